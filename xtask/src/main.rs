@@ -1,0 +1,3 @@
+//! Project commands: `cargo xtask --help`.
+
+fn main() {}
