@@ -1,0 +1,93 @@
+//! How big the parts of a job may be.
+//!
+//! Sizes are counted in uncompressed bytes, on submit and again when a stored row is decoded: a row may have
+//! been written by a node with other limits, or by hand.
+
+use crate::options::{OptionsError, Rules};
+
+/// Upper bounds for what a caller or a job body may have stored.
+///
+/// A plain value that engine and stores copy around. The fields may be lowered freely; they may be raised only
+/// as far as [`validate`](Self::validate) allows, which is what every store's columns can hold.
+///
+/// ```
+/// use ratchet_api::limits::Limits;
+///
+/// let limits = Limits { payload_bytes: 1024 * 1024, ..Limits::default() };
+/// assert!(limits.validate().is_ok());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the payload text (target, method, arguments). Default 256 KiB: a job should carry the key of
+    /// its data, not the data.
+    pub payload_bytes: usize,
+    /// Bytes of all params together, as JSON text. Default 16 KiB.
+    pub params_bytes: usize,
+    /// Tags per job. Default 20.
+    pub tags: usize,
+    /// Bytes of one tag. Default 64, the width of its column.
+    pub tag_bytes: usize,
+    /// Bytes of a business key or an idempotency key. Default 255, the width of their columns; a longer key is
+    /// an error at submit and never cut, for two cut keys could become one.
+    pub key_bytes: usize,
+    /// Nesting of arrays and objects in payload and params. Default 64, below the depth at which JSON parsers
+    /// give up or exhaust the stack.
+    pub depth: usize,
+    /// Bytes of an error text, counted after sanitizing. Default 4 KiB; longer texts are cut.
+    pub error_bytes: usize,
+    /// Bytes of a stored result. Default 64 KiB; the job succeeds without its result when that is longer.
+    pub result_bytes: usize,
+    /// Bytes that one attempt may write to the job log. Default 64 KiB; what follows is dropped and counted.
+    pub log_bytes: usize,
+}
+
+impl Limits {
+    /// No option raises a stored text above this (4 MiB): on every store it still fits one statement or document
+    /// together with its neighbours.
+    pub const HARD_CAP_BYTES: usize = 4 * 1024 * KIB;
+
+    /// Keys cannot be longer than their columns.
+    pub const MAX_KEY_BYTES: usize = 255;
+
+    /// A tag cannot be longer than its column.
+    pub const MAX_TAG_BYTES: usize = 64;
+
+    /// `serde_json` refuses deeper documents of its own accord.
+    pub const MAX_DEPTH: usize = 127;
+
+    /// Checks every field against what the stores can hold.
+    ///
+    /// # Errors
+    /// All fields that are out of range, each with its value and the allowed range.
+    pub fn validate(&self) -> Result<(), OptionsError> {
+        let mut rules = Rules::new("limits");
+        rules.within("payload_bytes", self.payload_bytes, 1, Self::HARD_CAP_BYTES);
+        rules.within("params_bytes", self.params_bytes, 2, Self::HARD_CAP_BYTES);
+        rules.within("tags", self.tags, 0, 1_000);
+        rules.within("tag_bytes", self.tag_bytes, 1, Self::MAX_TAG_BYTES);
+        rules.within("key_bytes", self.key_bytes, 1, Self::MAX_KEY_BYTES);
+        rules.within("depth", self.depth, 1, Self::MAX_DEPTH);
+        rules.within("error_bytes", self.error_bytes, 64, Self::HARD_CAP_BYTES);
+        rules.within("result_bytes", self.result_bytes, 1, Self::HARD_CAP_BYTES);
+        rules.within("log_bytes", self.log_bytes, 0, Self::HARD_CAP_BYTES);
+        rules.verdict()
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            payload_bytes: 256 * KIB,
+            params_bytes: 16 * KIB,
+            tags: 20,
+            tag_bytes: Self::MAX_TAG_BYTES,
+            key_bytes: Self::MAX_KEY_BYTES,
+            depth: 64,
+            error_bytes: 4 * KIB,
+            result_bytes: 64 * KIB,
+            log_bytes: 64 * KIB,
+        }
+    }
+}
+
+const KIB: usize = 1024;

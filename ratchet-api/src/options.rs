@@ -1,0 +1,138 @@
+//! Everything that can be tuned, in one value, by section.
+//!
+//! The defaults are meant to be right for a first production day. [`RatchetOptions::validate`] reports every
+//! problem at once; the scheduler calls it before it starts anything.
+//!
+//! Some settings of other schedulers are missing on purpose. Concurrency is set per named queue, not per job
+//! type. There is no hand-over queue to size, because no more is claimed than there are free slots (and the
+//! stated headroom). Grace periods for orphans do not exist beside the lease. Dialect and migration scripts
+//! come with the store crate.
+
+mod breaker;
+mod error;
+mod execution;
+mod maintenance;
+mod node;
+mod polling;
+mod recurring;
+mod retry;
+mod rules;
+mod schema;
+mod security;
+mod store;
+#[cfg(test)]
+mod tests;
+mod timeout;
+
+pub use breaker::{BreakerOptions, BreakerProfile, BreakerSettings};
+pub use error::OptionsError;
+pub use execution::{ExecutionOptions, QueueOptions};
+pub use maintenance::{ArchiveOptions, MaintenanceOptions, PurgeOptions};
+pub use node::NodeOptions;
+pub use polling::PollingOptions;
+pub use recurring::RecurringOptions;
+pub use retry::RetryOptions;
+pub(crate) use rules::Rules;
+pub use schema::SchemaOptions;
+pub use security::SecurityOptions;
+pub use store::{IsolationCheck, StoreOptions};
+pub use timeout::TimeoutOptions;
+
+use crate::limits::Limits;
+
+/// The options of one scheduler.
+///
+/// Sections are plain structs with public fields; the method of the same name changes one in passing.
+///
+/// ```
+/// use std::time::Duration;
+/// use ratchet_api::options::RatchetOptions;
+///
+/// let options = RatchetOptions::default()
+///     .store(|store| store.priority_boost_interval = Duration::from_mins(5))
+///     .execution(|execution| execution.queue("mail").slots = 10);
+/// assert!(options.validate().is_ok());
+///
+/// let wrong = RatchetOptions::default().node(|node| node.lease = Duration::from_secs(10));
+/// assert_eq!(
+///     wrong.validate().unwrap_err().to_string(),
+///     "node.beat is 6s, allowed is 100ms to 2s (a fifth of node.lease)"
+/// );
+/// ```
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RatchetOptions {
+    /// How often and how much is claimed.
+    pub polling: PollingOptions,
+    /// Queues, slots and what happens to work that cannot run here.
+    pub execution: ExecutionOptions,
+    /// Identity, heartbeat and crash recovery.
+    pub node: NodeOptions,
+    /// Claim order and checks of the database's settings.
+    pub store: StoreOptions,
+    /// Purging and archiving.
+    pub maintenance: MaintenanceOptions,
+    /// Sizes of what is stored.
+    pub limits: Limits,
+    /// Firing of recurring schedules.
+    pub recurring: RecurringOptions,
+    /// How long an attempt may take.
+    pub timeout: TimeoutOptions,
+    /// Migrations at start.
+    pub schema: SchemaOptions,
+    /// What is refused, redacted and masked.
+    pub security: SecurityOptions,
+    /// Circuit breakers.
+    pub breaker: BreakerOptions,
+    /// Defaults for jobs that say nothing about retries, and delays outside the retry budget.
+    pub retry: RetryOptions,
+}
+
+/// Writes, for each section, its setter, and the list that `validate` walks; a section cannot miss either.
+macro_rules! sections {
+    ($($section:ident: $kind:ty),+ $(,)?) => {
+        impl RatchetOptions {
+            $(
+                #[doc = concat!("Changes the `", stringify!($section), "` section.")]
+                #[must_use]
+                pub fn $section(mut self, change: impl FnOnce(&mut $kind)) -> Self {
+                    change(&mut self.$section);
+                    self
+                }
+            )+
+
+            /// Checks all sections, and what one section demands of another.
+            ///
+            /// # Errors
+            /// Every problem found, not only the first; see [`OptionsError::problems`].
+            pub fn validate(&self) -> Result<(), OptionsError> {
+                let mut rules = Rules::new("");
+                $( rules.include(self.$section.validate()); )+
+                self.across_sections(&mut rules);
+                rules.verdict()
+            }
+        }
+    };
+}
+
+sections! {
+    polling: PollingOptions,
+    execution: ExecutionOptions,
+    node: NodeOptions,
+    store: StoreOptions,
+    maintenance: MaintenanceOptions,
+    limits: Limits,
+    recurring: RecurringOptions,
+    timeout: TimeoutOptions,
+    schema: SchemaOptions,
+    security: SecurityOptions,
+    breaker: BreakerOptions,
+    retry: RetryOptions,
+}
+
+impl RatchetOptions {
+    fn across_sections(&self, rules: &mut Rules) {
+        // The look rides on the beat, so it cannot come more often than the beat.
+        let (look, beat) = (self.polling.fallback_look, self.node.beat);
+        rules.ensure(look >= beat, "polling.fallback_look", look, format!("at least {beat:?} (node.beat)"));
+    }
+}

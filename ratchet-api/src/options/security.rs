@@ -1,0 +1,30 @@
+use super::OptionsError;
+use super::rules::Rules;
+
+/// What is refused, redacted and masked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecurityOptions {
+    /// Whether a scheduler may start with a policy that allows nothing. Default false: nothing could run, which
+    /// is a mistake more often than a wish.
+    pub allow_empty_class_policy: bool,
+    /// Whether e-mail addresses are removed from error texts. Default true. Credentials always are.
+    pub redact_emails: bool,
+    /// Whether payloads are hidden from readers without the role that reveals them. Default true.
+    pub mask_payloads: bool,
+}
+
+impl SecurityOptions {
+    /// Every combination is valid; the method is here so that all sections look alike.
+    ///
+    /// # Errors
+    /// None at present.
+    pub fn validate(&self) -> Result<(), OptionsError> {
+        Rules::new("security").verdict()
+    }
+}
+
+impl Default for SecurityOptions {
+    fn default() -> Self {
+        Self { allow_empty_class_policy: false, redact_emails: true, mask_payloads: true }
+    }
+}
