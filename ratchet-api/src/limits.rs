@@ -32,7 +32,7 @@ pub struct Limits {
     pub key_bytes: usize,
     /// Nesting of arrays and objects in payload and params. Default 64, below the depth at which JSON parsers
     /// give up or exhaust the stack.
-    pub depth: usize,
+    pub json_depth: usize,
     /// Bytes of an error text, counted after sanitizing. Default 4 KiB; longer texts are cut.
     pub error_bytes: usize,
     /// Bytes of a stored result. Default 64 KiB; the job succeeds without its result when that is longer.
@@ -66,7 +66,7 @@ impl Limits {
         rules.within("tags", self.tags, 0, 1_000);
         rules.within("tag_bytes", self.tag_bytes, 1, Self::MAX_TAG_BYTES);
         rules.within("key_bytes", self.key_bytes, 1, Self::MAX_KEY_BYTES);
-        rules.within("depth", self.depth, 1, Self::MAX_DEPTH);
+        rules.within("json_depth", self.json_depth, 1, Self::MAX_DEPTH);
         rules.within("error_bytes", self.error_bytes, 64, Self::HARD_CAP_BYTES);
         rules.within("result_bytes", self.result_bytes, 1, Self::HARD_CAP_BYTES);
         rules.within("log_bytes", self.log_bytes, 0, Self::HARD_CAP_BYTES);
@@ -82,7 +82,7 @@ impl Default for Limits {
             tags: 20,
             tag_bytes: Self::MAX_TAG_BYTES,
             key_bytes: Self::MAX_KEY_BYTES,
-            depth: 64,
+            json_depth: 64,
             error_bytes: 4 * KIB,
             result_bytes: 64 * KIB,
             log_bytes: 64 * KIB,

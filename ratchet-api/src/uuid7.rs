@@ -7,7 +7,6 @@
 //! | 48 bits: Unix time in ms | 4: version 7 | 12: counter in this ms | 2: variant 10 | 62: random |
 //! ```
 
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -26,17 +25,6 @@ const RANDOM_MASK: u64 = (1 << 62) - 1;
 const SPIN_LIMIT: Duration = Duration::from_millis(2);
 /// The same bound in clock readings, for simulated clocks whose monotonic time stands still as well.
 const SPIN_READS: u32 = 100_000;
-
-/// Makes a new id with the process-wide generator.
-///
-/// ```
-/// let (first, second) = (ratchet_api::uuid7::create(), ratchet_api::uuid7::create());
-/// assert!(first < second);
-/// ```
-pub fn create() -> Uuid {
-    static PROCESS: LazyLock<UuidV7Generator> = LazyLock::new(UuidV7Generator::new);
-    PROCESS.create()
-}
 
 /// The Unix time in milliseconds that is embedded in `uuid`, or `None` when it is not a version 7 id.
 ///

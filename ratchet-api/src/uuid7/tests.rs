@@ -94,7 +94,7 @@ fn version_and_variant_bits_are_where_the_rfc_puts_them() {
     let all_zeros = assemble(0, 0);
     assert_eq!(all_zeros.as_u128(), 0x0000_0000_0000_7000_8000_0000_0000_0000);
 
-    let id = create();
+    let id = UuidV7Generator::new().create();
     assert_eq!(id.get_version_num(), 7);
     assert_eq!(id.get_variant(), Variant::RFC4122);
 }
