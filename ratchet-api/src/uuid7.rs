@@ -84,8 +84,8 @@ impl WallClock for SystemClock {
 /// use ratchet_api::uuid7::{UuidV7Generator, timestamp_of};
 ///
 /// let generator = UuidV7Generator::new();
-/// let id = generator.create();
-/// assert!(id < generator.create());
+/// let id = generator.generate();
+/// assert!(id < generator.generate());
 /// assert!(timestamp_of(id).is_some());
 /// ```
 #[derive(Debug)]
@@ -126,7 +126,7 @@ impl<C: WallClock> UuidV7Generator<C> {
     }
 
     /// Makes the next id.
-    pub fn create(&self) -> Uuid {
+    pub fn generate(&self) -> Uuid {
         assemble(self.next_tick(), rand::rng().next_u64())
     }
 

@@ -94,7 +94,7 @@ fn version_and_variant_bits_are_where_the_rfc_puts_them() {
     let all_zeros = assemble(0, 0);
     assert_eq!(all_zeros.as_u128(), 0x0000_0000_0000_7000_8000_0000_0000_0000);
 
-    let id = UuidV7Generator::new().create();
+    let id = UuidV7Generator::new().generate();
     assert_eq!(id.get_version_num(), 7);
     assert_eq!(id.get_variant(), Variant::RFC4122);
 }
@@ -110,7 +110,7 @@ fn the_example_of_the_rfc_is_reproduced() {
 #[test]
 fn the_counter_starts_at_zero_in_every_millisecond() {
     let generator = UuidV7Generator::with_clock(TestClock::frozen());
-    let counters = |n: usize| (0..n).map(|_| counter_of(generator.create())).collect::<Vec<_>>();
+    let counters = |n: usize| (0..n).map(|_| counter_of(generator.generate())).collect::<Vec<_>>();
 
     assert_eq!(counters(3), [0, 1, 2]);
     generator.clock.set_wall(START + 1);
@@ -121,7 +121,7 @@ fn the_counter_starts_at_zero_in_every_millisecond() {
 #[test]
 fn ids_of_one_generator_strictly_increase() {
     let generator = UuidV7Generator::new();
-    let ids: Vec<_> = (0..200_000).map(|_| generator.create()).collect();
+    let ids: Vec<_> = (0..200_000).map(|_| generator.generate()).collect();
     assert_strictly_increasing(&ids);
 }
 
@@ -130,7 +130,7 @@ fn ids_of_one_generator_strictly_increase() {
 fn threads_sharing_a_generator_never_get_the_same_counter() {
     let generator = UuidV7Generator::new();
     let per_thread: Vec<Vec<Uuid>> = thread::scope(|scope| {
-        let make = || (0..50_000).map(|_| generator.create()).collect();
+        let make = || (0..50_000).map(|_| generator.generate()).collect();
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
@@ -156,7 +156,7 @@ fn a_full_millisecond_is_waited_out_and_the_timestamp_stays_at_wall_time() {
     }
 
     let generator = UuidV7Generator::with_clock(Advancing(AtomicU64::new(0)));
-    let ids: Vec<_> = (0..4_097).map(|_| generator.create()).collect();
+    let ids: Vec<_> = (0..4_097).map(|_| generator.generate()).collect();
 
     assert_strictly_increasing(&ids);
     assert_eq!((timestamp_of(ids[4_095]), counter_of(ids[4_095])), (Some(START), 4_095));
@@ -168,11 +168,11 @@ fn a_full_millisecond_is_waited_out_and_the_timestamp_stays_at_wall_time() {
 fn a_clock_that_stands_still_is_given_two_milliseconds() {
     let warnings = Warnings::default();
     let generator = UuidV7Generator::with_clock(TestClock::stepping(Duration::from_micros(100)));
-    let full: Vec<_> = (0..4_096).map(|_| generator.create()).collect();
+    let full: Vec<_> = (0..4_096).map(|_| generator.generate()).collect();
     assert_eq!(full.last().map(|id| counter_of(*id)), Some(COUNTER_MASK));
     let reads_before = generator.clock.wall_reads.load(Ordering::SeqCst);
 
-    let id = tracing::subscriber::with_default(warnings.clone(), || generator.create());
+    let id = tracing::subscriber::with_default(warnings.clone(), || generator.generate());
 
     let reads = generator.clock.wall_reads.load(Ordering::SeqCst) - reads_before;
     assert!((2..=25).contains(&reads), "2 ms are about 20 readings of 100 µs, not {reads}");
@@ -185,7 +185,7 @@ fn a_clock_that_stands_still_is_given_two_milliseconds() {
 #[test]
 fn two_frozen_clocks_cannot_hold_the_caller_for_ever() {
     let generator = UuidV7Generator::with_clock(TestClock::frozen());
-    let ids: Vec<_> = (0..3 * 4_096).map(|_| generator.create()).collect();
+    let ids: Vec<_> = (0..3 * 4_096).map(|_| generator.generate()).collect();
 
     assert_strictly_increasing(&ids);
     assert_eq!(timestamp_of(ids[3 * 4_096 - 1]), Some(START + 2));
@@ -200,12 +200,12 @@ fn a_step_back_continues_from_the_monotonic_anchor() {
     let warnings = Warnings::default();
     let generator = UuidV7Generator::with_clock(TestClock::frozen());
     let clock = &generator.clock;
-    let before = generator.create();
+    let before = generator.generate();
 
     tracing::subscriber::with_default(warnings.clone(), || {
         clock.set_wall(START - TEN_MINUTES);
         clock.pass(250);
-        let during = [generator.create(), generator.create()];
+        let during = [generator.generate(), generator.generate()];
         assert_strictly_increasing(&[before, during[0], during[1]]);
         assert_eq!(during.map(timestamp_of), [Some(START + 250); 2]);
         assert_eq!(during.map(counter_of), [0, 1]);
@@ -213,11 +213,11 @@ fn a_step_back_continues_from_the_monotonic_anchor() {
 
         clock.set_wall(START + TEN_MINUTES);
         clock.pass(TEN_MINUTES);
-        assert_eq!(timestamp_of(generator.create()), Some(START + TEN_MINUTES));
+        assert_eq!(timestamp_of(generator.generate()), Some(START + TEN_MINUTES));
         assert_eq!(warnings.0.load(Ordering::SeqCst), 1, "a step forward is not worth a warning");
 
         clock.set_wall(START);
-        assert_eq!(timestamp_of(generator.create()), Some(START + TEN_MINUTES));
+        assert_eq!(timestamp_of(generator.generate()), Some(START + TEN_MINUTES));
         assert_eq!(warnings.0.load(Ordering::SeqCst), 2, "the second step back is");
     });
 }
@@ -237,7 +237,7 @@ fn the_timestamp_comes_back_out() {
 #[test]
 fn the_random_part_differs_between_ids() {
     let generator = UuidV7Generator::with_clock(TestClock::frozen());
-    let random: HashSet<u64> = (0..1_000).map(|_| random_of(generator.create())).collect();
+    let random: HashSet<u64> = (0..1_000).map(|_| random_of(generator.generate())).collect();
     assert_eq!(random.len(), 1_000);
 
     // Each of the 62 bits takes both values; by chance this fails once in 2^993 runs.
