@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::unknown::UnknownValue;
+use crate::{UnknownValue, whole_millis};
 
 #[cfg(test)]
 mod tests;
@@ -17,17 +17,17 @@ mod tests;
 /// The delay between a failure and the next attempt.
 ///
 /// Written as `none`, `fixed 10s` or `exponential 30s`, with the units `ms`, `s`, `m`, `h` and `d`. Stores keep
-/// whole milliseconds; anything finer is cut off when a policy is written.
+/// whole milliseconds; anything finer is rounded up when a policy is written.
 ///
 /// ```
 /// use std::time::Duration;
-/// use ratchet_api::backoff::Backoff;
+/// use ratchet_api::Backoff;
 ///
 /// let backoff: Backoff = "exponential 30s".parse()?;
 /// assert_eq!(backoff.delay(1), Duration::from_secs(30));
 /// assert_eq!(backoff.delay(3), Duration::from_secs(120));
 /// assert_eq!(backoff.delay(u32::MAX), Backoff::MAX_DELAY);
-/// # Ok::<(), ratchet_api::unknown::UnknownValue>(())
+/// # Ok::<(), ratchet_api::UnknownValue>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -88,9 +88,7 @@ impl Backoff {
     pub fn param_millis(&self) -> u64 {
         match self {
             Self::None => 0,
-            Self::Fixed(base) | Self::Exponential(base) => {
-                u64::try_from(base.as_millis()).unwrap_or(u64::MAX)
-            }
+            Self::Fixed(base) | Self::Exponential(base) => whole_millis(*base).unsigned_abs(),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::options::{OptionsError, Rules};
 /// as far as [`validate`](Self::validate) allows, which is what every store's columns can hold.
 ///
 /// ```
-/// use ratchet_api::limits::Limits;
+/// use ratchet_api::Limits;
 ///
 /// let limits = Limits { payload_bytes: 1024 * 1024, ..Limits::default() };
 /// assert!(limits.validate().is_ok());

@@ -6,7 +6,7 @@
 /// rather than a panic because a newer node may have written a value this one has never heard of.
 ///
 /// ```
-/// use ratchet_api::unknown::UnknownValue;
+/// use ratchet_api::UnknownValue;
 ///
 /// let error = UnknownValue::new("backoff policy", "LINEAR");
 /// assert_eq!(error.to_string(), "unknown backoff policy `LINEAR`");

@@ -64,7 +64,7 @@ impl Default for SystemClock {
 impl WallClock for SystemClock {
     fn unix_millis(&self) -> u64 {
         // A clock before 1970 reads as zero; the generator then treats it like any other step back.
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, whole_millis)
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, full_millis)
     }
 
     fn monotonic(&self) -> Duration {
@@ -180,7 +180,7 @@ impl<C: WallClock> UuidV7Generator<C> {
     /// Adding one carries a full counter into the next millisecond. The timestamp can outrun the anchor that
     /// way only if ids are made faster than 4 096 per millisecond, and RFC 9562 permits it.
     fn anchored_tick(&self, last: u64) -> u64 {
-        let elapsed = whole_millis(self.clock.monotonic());
+        let elapsed = full_millis(self.clock.monotonic());
         let estimate = self.anchor.load(Ordering::Relaxed).wrapping_add(elapsed);
         if !self.anchored.swap(true, Ordering::Relaxed) {
             tracing::warn!(
@@ -197,7 +197,7 @@ impl<C: WallClock> UuidV7Generator<C> {
     /// Threads may pass each other here. A late one leaves an anchor that lies a little in the past, which
     /// `last + 1` covers; none leaves one that is ahead.
     fn drop_anchor(&self, now: u64) {
-        let elapsed = whole_millis(self.clock.monotonic());
+        let elapsed = full_millis(self.clock.monotonic());
         self.anchor.store(now.wrapping_sub(elapsed), Ordering::Relaxed);
         self.anchored.store(false, Ordering::Relaxed);
     }
@@ -212,7 +212,8 @@ const fn millis(tick: u64) -> u64 {
     tick >> COUNTER_BITS
 }
 
-fn whole_millis(duration: Duration) -> u64 {
+/// The milliseconds that have passed completely; rounding up would put an id ahead of time.
+fn full_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

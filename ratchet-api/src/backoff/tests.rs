@@ -76,6 +76,13 @@ fn text_and_columns_describe_the_same_policy() {
 }
 
 #[test]
+fn a_delay_below_a_millisecond_is_not_lost() {
+    let backoff = Backoff::Fixed(Duration::from_micros(1));
+    assert_eq!((backoff.param_millis(), backoff.to_string().as_str()), (1, "fixed 1ms"));
+    assert_eq!(Backoff::Fixed(Duration::MAX).param_millis(), LONGEST);
+}
+
+#[test]
 fn what_is_not_a_policy_is_named_in_the_error() {
     let texts =
         ["", "never", "fixed", "fixed 10", "fixed s", "fixed -1s", "fixed 1.5s", "fixed 10s 20s", "none 1s"];
@@ -89,11 +96,14 @@ fn what_is_not_a_policy_is_named_in_the_error() {
     assert!(error.to_string().contains("unknown backoff `linear 1s`"));
 }
 
+/// The longest delay that fits the column, in milliseconds.
+const LONGEST: u64 = i64::MAX.unsigned_abs();
+
 fn any_backoff() -> impl Strategy<Value = Backoff> {
     prop_oneof![
         Just(Backoff::None),
-        any::<u64>().prop_map(|ms| Backoff::Fixed(millis(ms))),
-        any::<u64>().prop_map(|ms| Backoff::Exponential(millis(ms))),
+        (0..=LONGEST).prop_map(|ms| Backoff::Fixed(millis(ms))),
+        (0..=LONGEST).prop_map(|ms| Backoff::Exponential(millis(ms))),
         (0..100_000_u64).prop_map(|ms| Backoff::Exponential(millis(ms))),
     ]
 }
