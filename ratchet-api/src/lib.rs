@@ -1,1 +1,58 @@
-//! x
+//! Vocabulary, store contract and plug points of Ratchet, a persistent, clustered job scheduler.
+//!
+//! This crate knows no database and no runtime. Start at
+//!
+//! - [`JobSpec`], [`Job`] and [`JobStatus`]: what a job is and the moves of its life;
+//! - [`store`]: what a store owes, with a contract that `ratchet-tck` proves;
+//! - [`Submission`] and [`Outcome`]: what goes in together, and what comes out together;
+//! - [`spi`]: what can be replaced in the engine.
+
+pub mod options;
+pub mod spi;
+pub mod store;
+pub mod uuid7;
+
+mod backoff;
+mod edge;
+mod enlist;
+mod error;
+mod event;
+mod failure;
+mod id;
+mod job;
+mod limits;
+mod outcome;
+mod records;
+mod status;
+mod submission;
+mod text;
+mod time;
+mod unknown;
+
+pub use backoff::*;
+pub use edge::{Comparison, Condition, Edge, EdgeState, ResultTest};
+pub use enlist::Enlist;
+pub use error::{ControlError, StoreError, StoreErrorKind, StoreResult, SubmitError};
+pub use event::{EventHeader, JobEvent, JobEventKind};
+pub use failure::{JobFailure, RetryAdvice, Sanitized};
+pub use id::{BatchId, Fence, InvalidOwner, JobId, Owner};
+pub use job::{Due, Ending, Job, JobClaim, JobPayload, JobPriority, JobSpec, JobType, Needs, NewJob};
+pub use limits::*;
+pub use outcome::{
+    DeadReason, Effect, End, ErrorRecord, Fingerprint, HandBackReason, Outcome, Recorded, Run, Verdict,
+};
+pub use records::{
+    Alerted, ArchivedJob, Batch, BatchMetrics, BatchProgress, Beat, BeatReply, DlqAlert, Execution,
+    ExecutionResult, LockLease, LogLevel, LogLine, NewDlqAlert, NewLogLine, Node, NodeInfo, Progress,
+    Recurrence, ResourceLimit, ResourceUse,
+};
+pub use status::{Cause, JobStatus, TRANSITIONS, Transition};
+pub use submission::{
+    Fire, Inserted, InvalidSubmission, NewBatch, QueueLimit, Refusal, Submission, check_json,
+};
+pub use text::{
+    BusinessKey, IdempotencyKey, InvalidJson, InvalidName, JsonText, LockName, MethodName, NameProblem,
+    QueueName, ResourceName, Tag, TargetName,
+};
+pub use time::{ManualClock, StoreClock, Timestamp, whole_millis};
+pub use unknown::UnknownValue;

@@ -1,0 +1,150 @@
+//! Errors of stores and of the operations that users call. `docs/errors.md` says what to do about each.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::{InvalidName, InvalidSubmission, JobId, JobStatus, Refusal};
+
+/// The result of a store call.
+pub type StoreResult<T> = Result<T, StoreError>;
+
+/// What went wrong in a store. Callers branch on [`kind`](Self::kind), never on text.
+///
+/// Expected answers are not errors: a lost race, a taken key and an unknown job are verdicts.
+#[derive(Debug)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+    op: &'static str,
+    detail: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// What kind of trouble a store has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// A constraint refused the write. The contract avoids this; seeing it means a bug or a foreign writer.
+    Conflict,
+    /// Passing trouble: a deadlock, a lost connection, a timeout. Nothing or all of it happened; try again.
+    Transient,
+    /// The server cannot be reached at all.
+    Unavailable,
+    /// The schema is missing or of another version.
+    NotMigrated,
+    /// The store does not offer this operation.
+    Unsupported,
+    /// A stored row says something that no version of this program wrote.
+    Corrupt,
+    /// The caller asked for something that has no meaning.
+    Invalid,
+    /// Anything else.
+    Other,
+}
+
+impl StoreError {
+    /// Trouble of this kind in this operation; `detail` says what and, where it helps, what to do.
+    pub fn new(kind: StoreErrorKind, op: &'static str, detail: impl Into<String>) -> Self {
+        Self { kind, op, detail: detail.into(), source: None }
+    }
+
+    /// Adds the error underneath.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// An operation that this store does not have.
+    pub fn unsupported(op: &'static str) -> Self {
+        Self::new(StoreErrorKind::Unsupported, op, "this store does not offer the operation")
+    }
+
+    /// A row that cannot be read.
+    pub fn corrupt(op: &'static str, row: impl fmt::Display, problem: impl fmt::Display) -> Self {
+        Self::new(StoreErrorKind::Corrupt, op, format!("row {row}: {problem}; mend or delete the row"))
+    }
+
+    /// A call that has no meaning.
+    pub fn invalid(op: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(StoreErrorKind::Invalid, op, detail)
+    }
+
+    /// What kind of trouble it is.
+    pub const fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+
+    /// The operation that failed.
+    pub const fn op(&self) -> &'static str {
+        self.op
+    }
+
+    /// Whether trying again may help.
+    pub const fn is_transient(&self) -> bool {
+        matches!(self.kind, StoreErrorKind::Transient | StoreErrorKind::Unavailable)
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "store operation `{}`: {}", self.op, self.detail)
+    }
+}
+
+impl Error for StoreError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+impl From<InvalidName> for StoreError {
+    fn from(error: InvalidName) -> Self {
+        Self::invalid("name", error.to_string())
+    }
+}
+
+/// Why a job was not submitted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// A live job holds the business key.
+    #[error("business key `{key}` is held by live job {holder}; wait for it, cancel it or replace it")]
+    KeyTaken {
+        /// The key.
+        key: String,
+        /// The job that holds it.
+        holder: JobId,
+    },
+    /// The job itself is not acceptable.
+    #[error(transparent)]
+    Invalid(#[from] InvalidSubmission),
+    /// What it refers to does not allow it.
+    #[error(transparent)]
+    Refused(Refusal),
+    /// The class policy does not allow the target.
+    #[error("target `{target}` is not allowed by the class policy; add its prefix to the policy")]
+    Denied {
+        /// The target.
+        target: String,
+    },
+    /// The store is in trouble.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why a job was not steered. Whether it was is in the verdict; this is for real trouble.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// Someone else changed the job first.
+    #[error("job {id} was changed meanwhile and is now {status}; read it again and decide anew")]
+    OptimisticLock {
+        /// Which job.
+        id: JobId,
+        /// Where it is now.
+        status: JobStatus,
+    },
+    /// The store is in trouble.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

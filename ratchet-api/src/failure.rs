@@ -1,0 +1,214 @@
+//! Errors of job bodies, and the one way their text gets into a store, a log or an event.
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use crate::spi::ErrorSanitizer;
+
+/// What a job body failed with, before it is sanitized.
+///
+/// Made from any error; the derive of `JobError` fills in the rest.
+///
+/// ```
+/// use ratchet_api::JobFailure;
+///
+/// let failure = JobFailure::new("CardDeclined", "declined by the issuer").do_not_retry("issuer says no");
+/// assert_eq!(failure.class(), "CardDeclined");
+/// assert_eq!(failure.retry_advice().never(), Some("issuer says no"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobFailure {
+    class: Cow<'static, str>,
+    message: String,
+    causes: Vec<String>,
+    advice: RetryAdvice,
+}
+
+/// What the error itself says about trying again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RetryAdvice {
+    /// Nothing: the retry policy and the job's own limit decide.
+    #[default]
+    Usual,
+    /// Trying again is pointless, for this reason.
+    Never(String),
+    /// Not before this has passed.
+    After(Duration),
+}
+
+impl RetryAdvice {
+    /// The reason never to try again, if that is the advice.
+    pub fn never(&self) -> Option<&str> {
+        match self {
+            Self::Never(reason) => Some(reason),
+            _ => None,
+        }
+    }
+}
+
+impl JobFailure {
+    /// How many causes are kept.
+    pub const MAX_CAUSES: usize = 10;
+
+    /// A failure of this class with this message.
+    pub fn new(class: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self { class: class.into(), message: message.into(), causes: Vec::new(), advice: RetryAdvice::Usual }
+    }
+
+    /// From an error and its sources. The class is the short name of the type.
+    pub fn from_error<E: Error + 'static>(error: &E) -> Self {
+        let mut failure = Self::new(short_type_name(std::any::type_name::<E>()), error.to_string());
+        let mut source = error.source();
+        while let Some(cause) = source.filter(|_| failure.causes.len() < Self::MAX_CAUSES) {
+            failure.causes.push(cause.to_string());
+            source = cause.source();
+        }
+        failure
+    }
+
+    /// Trying again is pointless.
+    #[must_use]
+    pub fn do_not_retry(mut self, reason: impl Into<String>) -> Self {
+        self.advice = RetryAdvice::Never(reason.into());
+        self
+    }
+
+    /// Not before `delay` has passed.
+    #[must_use]
+    pub fn retry_after(mut self, delay: Duration) -> Self {
+        self.advice = RetryAdvice::After(delay);
+        self
+    }
+
+    /// The kind of error.
+    pub fn class(&self) -> &str {
+        &self.class
+    }
+
+    /// The message as it came: not for storing, logging or publishing.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The messages of the errors underneath, outermost first.
+    pub fn causes(&self) -> &[String] {
+        &self.causes
+    }
+
+    /// What the error says about trying again.
+    pub fn retry_advice(&self) -> &RetryAdvice {
+        &self.advice
+    }
+}
+
+/// `core::num::ParseIntError` becomes `ParseIntError`; generic arguments go.
+fn short_type_name(full: &'static str) -> &'static str {
+    let path = full.split('<').next().unwrap_or(full);
+    path.rsplit("::").next().unwrap_or(path)
+}
+
+/// Text that went through an [`ErrorSanitizer`]. Stores, events and logs take no other error text.
+///
+/// There is one constructor, so a secret in an error message has exactly one place to be stopped:
+///
+/// ```
+/// use ratchet_api::{JobFailure, Sanitized, spi::ErrorSanitizer};
+///
+/// struct Terse;
+/// impl ErrorSanitizer for Terse {
+///     fn sanitize(&self, failure: &JobFailure) -> String {
+///         failure.class().to_owned()
+///     }
+/// }
+///
+/// let text = Sanitized::new(&Terse, &JobFailure::new("Timeout", "postgres://app:s3cret@db/x"));
+/// assert_eq!(text.as_str(), "Timeout");
+/// ```
+///
+/// Nothing else makes one:
+///
+/// ```compile_fail
+/// let text = ratchet_api::Sanitized("postgres://app:s3cret@db/x".to_owned());
+/// ```
+///
+/// ```compile_fail
+/// let text: ratchet_api::Sanitized = "postgres://app:s3cret@db/x".to_owned().into();
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sanitized(String);
+
+impl Sanitized {
+    /// The most bytes that are kept.
+    pub const MAX_LEN: usize = 4096;
+    const CUT: &str = "…[truncated]";
+
+    /// Sanitizes `failure`. Whatever the sanitizer returns, the text is storable everywhere: no NUL, no control
+    /// characters other than line breaks and tabs, at most [`MAX_LEN`](Self::MAX_LEN) bytes.
+    pub fn new(sanitizer: &dyn ErrorSanitizer, failure: &JobFailure) -> Self {
+        let mut text = sanitizer.sanitize(failure);
+        text.retain(|c| !c.is_control() || matches!(c, '\n' | '\t'));
+        if text.len() > Self::MAX_LEN {
+            text.truncate(text.floor_char_boundary(Self::MAX_LEN - Self::CUT.len()));
+            text.push_str(Self::CUT);
+        }
+        Self(text)
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Sanitized {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Sanitized {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl From<Sanitized> for String {
+    fn from(text: Sanitized) -> Self {
+        text.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Verbatim;
+    impl ErrorSanitizer for Verbatim {
+        fn sanitize(&self, failure: &JobFailure) -> String {
+            failure.message().to_owned()
+        }
+    }
+
+    // shows: S108 S111
+    #[test]
+    fn whatever_a_sanitizer_returns_can_be_stored() {
+        let of = |message: &str| Sanitized::new(&Verbatim, &JobFailure::new("E", message));
+        assert_eq!(of("a\0b\u{1b}[31m\nc").as_str(), "ab[31m\nc");
+        for long in ["x".repeat(10_000), "é".repeat(10_000)] {
+            let text = of(&long);
+            assert!(text.as_str().len() <= Sanitized::MAX_LEN);
+            assert!(text.as_str().ends_with("…[truncated]"));
+        }
+    }
+
+    #[test]
+    fn an_error_brings_its_class_and_its_causes() {
+        let cause = "x".parse::<i32>().unwrap_err();
+        let failure = JobFailure::from_error(&std::io::Error::other(cause));
+        assert_eq!(failure.class(), "Error");
+        assert_eq!(failure.message(), "invalid digit found in string");
+        assert_eq!(short_type_name("a::B<c::D>"), "B");
+    }
+}

@@ -1,0 +1,267 @@
+//! What a worker reports about a job, with everything that follows from it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{BatchProgress, Edge, Fence, Inserted, JobId, JsonText, Sanitized, Submission, Timestamp};
+
+/// How one attempt ended, for one fenced write.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// Which job.
+    pub id: JobId,
+    /// The fence of the claim.
+    pub fence: Fence,
+    /// How long the body ran; `None` if it never started.
+    pub run: Option<Run>,
+    /// How it ended.
+    pub end: End,
+    /// What follows for other jobs, in the same transaction.
+    pub effects: Vec<Effect>,
+    /// The edges that were known when `effects` were decided; if there are more by now, the store
+    /// answers [`Verdict::EdgesChanged`] instead.
+    pub edges_seen: u32,
+}
+
+impl Outcome {
+    /// An outcome of a body that never started, without effects.
+    pub const fn new(id: JobId, fence: Fence, end: End) -> Self {
+        Self { id, fence, run: None, end, effects: Vec::new(), edges_seen: 0 }
+    }
+}
+
+/// When a body ran, told in elapsed time because node clocks are not trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// How long before this write the body started.
+    pub started_ago: Duration,
+    /// How long it ran.
+    pub ran_for: Duration,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum End {
+    /// The body returned; `result` is what it returned, if anything.
+    Succeeded {
+        /// What the body returned.
+        result: Option<JsonText>,
+    },
+    /// The body failed and is tried again after `delay`. One attempt is consumed.
+    Retry {
+        /// How long to wait.
+        delay: Duration,
+        /// What went wrong.
+        error: ErrorRecord,
+    },
+    /// The job failed for good.
+    DeadLetter {
+        /// What went wrong.
+        error: ErrorRecord,
+        /// Why it is not tried again. An attempt is consumed unless it was the node that crashed or the job
+        /// was not run at all.
+        reason: DeadReason,
+    },
+    /// The job goes back unfinished. No attempt is consumed.
+    HandBack {
+        /// How long to wait.
+        delay: Duration,
+        /// Why.
+        reason: HandBackReason,
+    },
+    /// The job is called off.
+    Canceled {
+        /// Why, for people.
+        reason: Sanitized,
+    },
+}
+
+/// An error, fit to be stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorRecord {
+    /// The kind of error, without the message.
+    pub class: Sanitized,
+    /// Class and message.
+    pub message: Sanitized,
+    /// Groups errors that differ only in numbers, ids and quoted text.
+    pub fingerprint: Fingerprint,
+}
+
+impl ErrorRecord {
+    /// Of a sanitized class and message on `target`.
+    pub fn new(target: &str, class: Sanitized, message: Sanitized) -> Self {
+        let fingerprint = Fingerprint::of(target, class.as_str(), message.as_str());
+        Self { class, message, fingerprint }
+    }
+}
+
+/// Groups like errors: target, error class and the message with its variable parts masked, hashed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Fingerprint(String);
+
+impl Fingerprint {
+    /// The fingerprint of an error.
+    ///
+    /// ```
+    /// use ratchet_api::Fingerprint;
+    ///
+    /// let of = |message| Fingerprint::of("billing.Pay", "Timeout", message);
+    /// assert_eq!(of("no answer from 'eu-1' after 31 ms"), of("no answer from 'us-9' after 7 ms"));
+    /// assert_ne!(of("no answer"), of("refused"));
+    /// ```
+    pub fn of(target: &str, class: &str, message: &str) -> Self {
+        use sha2::{Digest, Sha256};
+        let text = [target, class, &masked(message)].join("\0");
+        let digest = Sha256::digest(text.as_bytes());
+        Self(digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// Reads a stored fingerprint.
+    pub fn from_stored(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The stored text: 32 hex digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Replaces quoted text, and words with a digit in them (numbers, ids, UUIDs), by `#`.
+fn masked(message: &str) -> String {
+    let mut out = String::with_capacity(message.len());
+    let mut chars = message.chars().peekable();
+    while let Some(c) = chars.next() {
+        if matches!(c, '\'' | '"' | '`') {
+            let mut rest = chars.clone();
+            if rest.any(|other| other == c) {
+                chars = rest;
+                out.push('#');
+                continue;
+            }
+        }
+        if !c.is_alphanumeric() {
+            out.push(c);
+            continue;
+        }
+        let mut word = String::from(c);
+        while let Some(next) = chars.next_if(|next| next.is_alphanumeric() || matches!(next, '-' | '_')) {
+            word.push(next);
+        }
+        out.push_str(if word.contains(|c: char| c.is_numeric()) { "#" } else { &word });
+    }
+    out
+}
+
+/// Why a job went to the dead letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum DeadReason {
+    /// Its retries are used up.
+    Exhausted,
+    /// The error says that trying again is pointless.
+    DoNotRetry,
+    /// The retry policy says so.
+    PolicyRefused,
+    /// It took its node down too often.
+    Crashed,
+    /// Its target is not allowed to run.
+    Denied,
+    /// No node knew its target for longer than the operator allows.
+    UnknownTarget,
+}
+
+impl DeadReason {
+    /// Whether the body ran and failed, which consumes an attempt.
+    pub const fn consumes_attempt(self) -> bool {
+        matches!(self, Self::Exhausted | Self::DoNotRetry | Self::PolicyRefused)
+    }
+}
+
+/// Why a job goes back unfinished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum HandBackReason {
+    /// The node stops, or claimed more than it could start.
+    Released,
+    /// A circuit breaker is open.
+    BreakerOpen,
+    /// Every permit of its resource is taken.
+    ResourceFull,
+    /// This node does not know its target.
+    UnknownTarget,
+    /// The body asked to be called again later.
+    Snoozed,
+    /// Its node died. Raises the crash count.
+    Crashed,
+}
+
+/// What follows from an outcome for other jobs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// The edge to this child is satisfied.
+    Satisfy(JobId),
+    /// The edge to this child is refused.
+    Refuse(JobId),
+    /// These jobs are submitted: callbacks, and what the body enqueued.
+    Submit(Box<Submission>),
+}
+
+/// What the store made of an outcome.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// It is recorded, with all its effects.
+    Recorded(Recorded),
+    /// An earlier write of this very outcome was recorded; only its reply was lost. Nothing was done twice.
+    AlreadyRecorded,
+    /// A cancel had been requested: CANCELED is recorded instead, and the result and effects are dropped.
+    CanceledInstead,
+    /// Edges were added meanwhile. Nothing was done: decide again about all of these.
+    EdgesChanged(Vec<Edge>),
+    /// The job belongs to someone else by now. Nothing was done: drop the result.
+    LeaseLost,
+}
+
+impl Verdict {
+    /// Whether the outcome, or a cancel in its place, is in the store.
+    pub const fn is_settled(&self) -> bool {
+        matches!(self, Self::Recorded(_) | Self::AlreadyRecorded | Self::CanceledInstead)
+    }
+}
+
+/// What a recorded outcome led to.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Recorded {
+    /// When the job is due again, if it is.
+    pub next_due: Option<Timestamp>,
+    /// Where its batch stands now, if it has one and ended.
+    pub batch: Option<BatchProgress>,
+    /// Jobs that wait for nothing any more.
+    pub released: Vec<JobId>,
+    /// Jobs that were cancelled because they can no longer get what they need.
+    pub canceled: Vec<JobId>,
+    /// What became of each [`Effect::Submit`], in order. A refused one never undoes the outcome.
+    pub submitted: Vec<Inserted>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variable_parts_of_a_message_are_masked() {
+        for (message, mask) in [
+            ("timeout after 31 ms", "timeout after # ms"),
+            ("order 'A-17' of \"x y\"", "order # of #"),
+            ("user 018f-aa01_b3 unknown", "user # unknown"),
+            ("it's broken", "it's broken"),
+            ("h2 pool", "# pool"),
+        ] {
+            assert_eq!(masked(message), mask);
+        }
+    }
+}

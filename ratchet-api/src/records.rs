@@ -1,0 +1,575 @@
+//! What a store keeps beside the jobs: batches, schedules, history, logs, nodes, locks, permits, alerts, archive.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    BatchId, BusinessKey, Fence, Fingerprint, JobId, JobPayload, JobPriority, JobStatus, JobType, JsonText,
+    LockName, Owner, QueueName, ResourceName, Sanitized, Tag, Timestamp,
+};
+
+/// A batch and its counters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Batch {
+    /// Which batch; also its parent job.
+    pub id: BatchId,
+    /// Where it stands.
+    pub progress: BatchProgress,
+    /// When it was stored.
+    pub created_at: Timestamp,
+    /// When its last child ended; set once, for ever.
+    pub completed_at: Option<Timestamp>,
+}
+
+impl Batch {
+    /// A batch that has just been stored.
+    pub const fn new(id: BatchId, progress: BatchProgress, created_at: Timestamp) -> Self {
+        Self { id, progress, created_at, completed_at: None }
+    }
+}
+
+/// Where a batch stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BatchProgress {
+    /// Children so far.
+    pub total: u64,
+    /// Children that succeeded.
+    pub completed: u64,
+    /// Children that failed or were cancelled.
+    pub failed: u64,
+    /// No more children will be added.
+    pub closed: bool,
+}
+
+impl BatchProgress {
+    /// A batch of `total` children none of which has ended.
+    pub const fn new(total: u64, closed: bool) -> Self {
+        Self { total, completed: 0, failed: 0, closed }
+    }
+
+    /// Whether every child has ended and no more will come.
+    pub const fn is_complete(&self) -> bool {
+        self.closed && self.completed + self.failed >= self.total
+    }
+
+    /// Share of children that succeeded, in percent; an empty batch is done.
+    pub const fn percent_done(&self) -> u64 {
+        match (self.completed * 100).checked_div(self.total) {
+            Some(percent) => percent,
+            None => 100,
+        }
+    }
+
+    /// Share of ended children that succeeded; 1 if none has ended.
+    pub fn success_rate(&self) -> f64 {
+        match self.completed + self.failed {
+            0 => 1.0,
+            ended => self.completed as f64 / ended as f64,
+        }
+    }
+}
+
+/// What the children of a batch cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BatchMetrics {
+    /// Children so far.
+    pub child_count: u64,
+    /// Children that succeeded.
+    pub success_count: u64,
+    /// Children that failed or were cancelled.
+    pub failure_count: u64,
+    /// Sum of the last run of each ended child.
+    pub child_execution: Duration,
+    /// From the batch's creation to its completion, once complete.
+    pub total_duration: Option<Duration>,
+}
+
+impl BatchMetrics {
+    /// What the batch took beyond its children's own time, once complete; zero if they ran side by side.
+    pub fn overhead(&self) -> Option<Duration> {
+        self.total_duration.map(|total| total.saturating_sub(self.child_execution))
+    }
+}
+
+/// The schedule of a recurring master.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recurrence {
+    /// The cron expression.
+    pub cron: String,
+    /// The IANA time zone it is read in.
+    pub zone: String,
+    /// When it fires next; `None` if never again.
+    pub next_fire: Option<Timestamp>,
+}
+
+impl Recurrence {
+    /// A schedule that fires next at `next_fire`.
+    pub fn new(cron: impl Into<String>, zone: impl Into<String>, next_fire: Option<Timestamp>) -> Self {
+        Self { cron: cron.into(), zone: zone.into(), next_fire }
+    }
+}
+
+/// How far a running body says that it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Units done.
+    pub done: u64,
+    /// Units in all, if known.
+    pub total: Option<u64>,
+    /// A short message.
+    pub message: Option<String>,
+}
+
+/// One recorded attempt. Keyed by job and fence: its presence proves that an outcome was recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Execution {
+    /// Which job.
+    pub job: JobId,
+    /// The fence under which it ran.
+    pub fence: Fence,
+    /// The node that ran it, or recovered it.
+    pub owner: Owner,
+    /// How it ended.
+    pub result: ExecutionResult,
+    /// Failures of the job up to and including this one.
+    pub attempt: u32,
+    /// When the body started; `None` if it did not.
+    pub started_at: Option<Timestamp>,
+    /// When the outcome was recorded.
+    pub recorded_at: Timestamp,
+    /// How long the body ran.
+    pub duration: Option<Duration>,
+    /// The kind of error.
+    pub error_class: Option<String>,
+    /// The sanitized error.
+    pub error: Option<String>,
+}
+
+impl Execution {
+    /// A record without run and error.
+    pub const fn new(
+        job: JobId,
+        fence: Fence,
+        owner: Owner,
+        result: ExecutionResult,
+        attempt: u32,
+        recorded_at: Timestamp,
+    ) -> Self {
+        Self {
+            job,
+            fence,
+            owner,
+            result,
+            attempt,
+            started_at: None,
+            recorded_at,
+            duration: None,
+            error_class: None,
+            error: None,
+        }
+    }
+}
+
+/// How an attempt ended, in its history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum ExecutionResult {
+    /// The body returned.
+    Succeeded,
+    /// The body failed; tried again or not.
+    Failed,
+    /// The job was called off.
+    Canceled,
+    /// The body asked to be called again later.
+    Snoozed,
+    /// The node died.
+    Crashed,
+}
+
+impl ExecutionResult {
+    /// Every result.
+    pub const ALL: [Self; 5] = [Self::Succeeded, Self::Failed, Self::Canceled, Self::Snoozed, Self::Crashed];
+
+    /// The stored name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "SUCCEEDED",
+            Self::Failed => "FAILED",
+            Self::Canceled => "CANCELED",
+            Self::Snoozed => "SNOOZED",
+            Self::Crashed => "CRASHED",
+        }
+    }
+}
+
+impl std::str::FromStr for ExecutionResult {
+    type Err = crate::UnknownValue;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|result| result.as_str() == text)
+            .ok_or_else(|| crate::UnknownValue { what: "execution result", value: text.to_owned() })
+    }
+}
+
+/// How loud a line of a job's log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum LogLevel {
+    /// Every step.
+    Trace,
+    /// For developers.
+    Debug,
+    /// For operators.
+    Info,
+    /// Worth a look.
+    Warn,
+    /// Something failed.
+    Error,
+}
+
+impl LogLevel {
+    /// Every level, quietest first.
+    pub const ALL: [Self; 5] = [Self::Trace, Self::Debug, Self::Info, Self::Warn, Self::Error];
+
+    /// The stored name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Trace => "TRACE",
+            Self::Debug => "DEBUG",
+            Self::Info => "INFO",
+            Self::Warn => "WARN",
+            Self::Error => "ERROR",
+        }
+    }
+}
+
+impl std::str::FromStr for LogLevel {
+    type Err = crate::UnknownValue;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|level| level.as_str() == text)
+            .ok_or_else(|| crate::UnknownValue { what: "log level", value: text.to_owned() })
+    }
+}
+
+/// A line on its way into a job's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewLogLine {
+    /// Which job.
+    pub job: JobId,
+    /// The attempt that wrote it.
+    pub fence: Fence,
+    /// How loud.
+    pub level: LogLevel,
+    /// What it says.
+    pub message: Sanitized,
+}
+
+/// A line of a job's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogLine {
+    /// Its place in the job's log; later lines have higher numbers.
+    pub seq: u64,
+    /// The attempt that wrote it.
+    pub fence: Fence,
+    /// When it was stored.
+    pub at: Timestamp,
+    /// How loud.
+    pub level: LogLevel,
+    /// What it says.
+    pub message: String,
+}
+
+impl LogLine {
+    /// A stored line.
+    pub const fn new(seq: u64, fence: Fence, at: Timestamp, level: LogLevel, message: String) -> Self {
+        Self { seq, fence, at, level, message }
+    }
+}
+
+/// What a node tells about itself when it joins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeInfo {
+    /// This life of the node.
+    pub owner: Owner,
+    /// Its full label.
+    pub label: String,
+    /// The version of the program or of Ratchet.
+    pub version: String,
+    /// The targets that it can run.
+    pub targets: Vec<String>,
+}
+
+impl NodeInfo {
+    /// A node that tells no more than who it is.
+    pub fn new(owner: Owner) -> Self {
+        Self { label: owner.label().to_owned(), owner, version: String::new(), targets: Vec::new() }
+    }
+}
+
+/// A sign of life.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Beat {
+    /// Who is alive.
+    pub owner: Owner,
+    /// For how long this counts.
+    pub lease: Duration,
+    /// What the node's own clock shows, so that its skew can be seen.
+    pub node_time: Timestamp,
+    /// Slots in use.
+    pub running: u32,
+    /// Slots in all.
+    pub slots: u32,
+}
+
+impl Beat {
+    /// A beat of an idle node.
+    pub fn new(owner: Owner, lease: Duration) -> Self {
+        Self { owner, lease, node_time: Timestamp::node_now(), running: 0, slots: 0 }
+    }
+}
+
+/// What the store tells a node that beats: recovery and lost wakeups ride on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BeatReply {
+    /// Whether the lease is renewed. If not, the node is fenced: it stops its work and joins anew.
+    pub accepted: bool,
+    /// The store's present.
+    pub db_now: Timestamp,
+    /// Owners whose lease has run out and who still hold jobs.
+    pub dead: Vec<Owner>,
+    /// Jobs of this owner that were asked to be cancelled.
+    pub cancel_requested: Vec<JobId>,
+    /// Whether some unpaused queue has a job that is due.
+    pub due_work: bool,
+    /// When the next job becomes due, if none is yet.
+    pub next_due: Option<Timestamp>,
+    /// When the next schedule fires.
+    pub next_fire: Option<Timestamp>,
+}
+
+impl BeatReply {
+    /// The answer to a beat that does not count.
+    pub const fn refused(db_now: Timestamp) -> Self {
+        Self {
+            accepted: false,
+            db_now,
+            dead: Vec::new(),
+            cancel_requested: Vec::new(),
+            due_work: false,
+            next_due: None,
+            next_fire: None,
+        }
+    }
+
+    /// The answer to a beat that counts, with nothing else to tell.
+    pub fn accepted(db_now: Timestamp) -> Self {
+        Self { accepted: true, ..Self::refused(db_now) }
+    }
+}
+
+/// A node as others see it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Node {
+    /// What it told about itself.
+    pub info: NodeInfo,
+    /// When it joined.
+    pub started_at: Timestamp,
+    /// When it last beat.
+    pub heartbeat_at: Timestamp,
+    /// Until when it counts as alive.
+    pub lease_until: Timestamp,
+    /// Its jobs were taken over: it can only join anew.
+    pub reaped: bool,
+    /// Its clock minus the store's, in milliseconds, at the last beat.
+    pub skew_millis: i64,
+    /// Slots in use.
+    pub running: u32,
+    /// Slots in all.
+    pub slots: u32,
+}
+
+impl Node {
+    /// A node that joined just now.
+    pub fn joined(info: NodeInfo, now: Timestamp, lease: Duration) -> Self {
+        Self {
+            info,
+            started_at: now,
+            heartbeat_at: now,
+            lease_until: now + lease,
+            reaped: false,
+            skew_millis: 0,
+            running: 0,
+            slots: 0,
+        }
+    }
+
+    /// Whether its lease is running at `now`.
+    pub fn is_alive(&self, now: Timestamp) -> bool {
+        !self.reaped && self.lease_until > now
+    }
+}
+
+/// A held lock: what renewing and releasing it must show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockLease {
+    /// What is locked.
+    pub name: LockName,
+    /// By whom.
+    pub owner: Owner,
+    /// Which holding this is: each change of holder raises it.
+    pub term: i64,
+}
+
+/// How many jobs may use a resource at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ResourceLimit {
+    /// The resource.
+    pub name: ResourceName,
+    /// The most jobs at once.
+    pub max_concurrent: u32,
+    /// How long a job waits before it asks again.
+    pub retry_delay: Duration,
+}
+
+impl ResourceLimit {
+    /// A limit with the usual 5 s before asking again.
+    pub const fn new(name: ResourceName, max_concurrent: u32) -> Self {
+        Self { name, max_concurrent, retry_delay: Duration::from_secs(5) }
+    }
+}
+
+/// A resource and who uses it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ResourceUse {
+    /// The limit.
+    pub limit: ResourceLimit,
+    /// The jobs that hold a permit.
+    pub holders: Vec<JobId>,
+}
+
+impl ResourceUse {
+    /// A resource with its holders.
+    pub const fn new(limit: ResourceLimit, holders: Vec<JobId>) -> Self {
+        Self { limit, holders }
+    }
+}
+
+/// A dead letter to be told about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewDlqAlert {
+    /// Which job.
+    pub job: JobId,
+    /// The same error of the same job is not recorded twice within the window.
+    pub error_hash: String,
+    /// Like errors of all jobs are told about once within the window.
+    pub fingerprint: Fingerprint,
+    /// How long an alert keeps its twins quiet.
+    pub window: Duration,
+}
+
+/// What became of an alert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alerted {
+    /// A record was written: this job has not had this error within the window.
+    pub recorded: bool,
+    /// Someone should be told: no like error was told about within the window.
+    pub notify: bool,
+    /// Records with this fingerprint since someone was last told, this one included.
+    pub count: u64,
+}
+
+/// A recorded alert.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DlqAlert {
+    /// Which job.
+    pub job: JobId,
+    /// Of which error.
+    pub error_hash: String,
+    /// Its group.
+    pub fingerprint: Fingerprint,
+    /// When it was recorded.
+    pub at: Timestamp,
+}
+
+impl DlqAlert {
+    /// A stored alert.
+    pub const fn new(job: JobId, error_hash: String, fingerprint: Fingerprint, at: Timestamp) -> Self {
+        Self { job, error_hash, fingerprint, at }
+    }
+}
+
+/// What remains of a job after its retention.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ArchivedJob {
+    /// Its id.
+    pub id: JobId,
+    /// How it ended.
+    pub status: JobStatus,
+    /// The part it played.
+    pub job_type: JobType,
+    /// How urgent it was.
+    pub priority: JobPriority,
+    /// Its queue.
+    pub queue: QueueName,
+    /// What was called.
+    pub payload: JobPayload,
+    /// Its key.
+    pub business_key: Option<BusinessKey>,
+    /// Its labels.
+    pub tags: Vec<Tag>,
+    /// Failures in all.
+    pub attempts: u32,
+    /// Its last error.
+    pub last_error: Option<String>,
+    /// What it returned.
+    pub result: Option<JsonText>,
+    /// When it was stored.
+    pub created_at: Timestamp,
+    /// When it ended.
+    pub terminated_at: Timestamp,
+    /// When it was archived.
+    pub archived_at: Timestamp,
+}
+
+impl ArchivedJob {
+    /// The archive record of an ended job; `None` if it has not ended.
+    pub fn of(job: crate::Job, now: Timestamp) -> Option<Self> {
+        let ending = job.ending?;
+        Some(Self {
+            id: job.spec.id,
+            status: job.status,
+            job_type: job.spec.job_type,
+            priority: job.spec.priority,
+            queue: job.spec.queue,
+            payload: job.spec.payload,
+            business_key: job.spec.business_key,
+            tags: job.spec.tags,
+            attempts: job.attempts,
+            last_error: job.last_error,
+            result: ending.result,
+            created_at: job.created_at,
+            terminated_at: ending.terminated_at,
+            archived_at: now,
+        })
+    }
+}

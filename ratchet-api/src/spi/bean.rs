@@ -1,0 +1,18 @@
+use std::any::Any;
+use std::sync::Arc;
+
+use crate::TargetName;
+
+/// The object that the methods of a target are called on.
+pub type Bean = Arc<dyn Any + Send + Sync>;
+
+/// Finds the object for a target.
+///
+/// The default looks into the registry that was filled at start-up; an application with its own container
+/// can hand out objects from there.
+pub trait BeanResolver: Send + Sync + 'static {
+    /// The object for `target`; `None` if this node does not know it, and then the job goes back untouched.
+    ///
+    /// Called for each attempt, so that an object may be replaced while the scheduler runs.
+    fn resolve(&self, target: &TargetName) -> Option<Bean>;
+}

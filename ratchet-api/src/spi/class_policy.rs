@@ -1,0 +1,15 @@
+use crate::TargetName;
+
+/// Decides which targets may run at all.
+///
+/// Asked when a job is submitted and again before it runs, callbacks included, because a stored row proves nothing.
+/// The default denies everything until prefixes are given, and a scheduler with an empty policy does not start.
+pub trait ClassPolicy: Send + Sync + 'static {
+    /// Whether jobs of `target` may run. The same target always gets the same answer while the scheduler runs.
+    fn allows(&self, target: &TargetName) -> bool;
+
+    /// Whether the policy can allow anything; `false` keeps the scheduler from starting.
+    fn is_configured(&self) -> bool {
+        true
+    }
+}

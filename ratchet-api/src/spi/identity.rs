@@ -1,0 +1,21 @@
+/// Names this node. Incubating.
+///
+/// The name is a label for people: ownership rests on a random incarnation that the engine adds at each start, so a
+/// restart under the same name is still a new owner. The default is host name and process id.
+///
+/// ```
+/// use ratchet_api::spi::NodeIdentityProvider;
+///
+/// struct PodName(String);
+///
+/// impl NodeIdentityProvider for PodName {
+///     fn node_id(&self) -> String {
+///         self.0.clone()
+///     }
+/// }
+/// ```
+pub trait NodeIdentityProvider: Send + Sync + 'static {
+    /// The name: not empty, the same for the life of the process, different on every node. As much of it as fits is part
+    /// of [`Owner`](crate::Owner); the node row keeps all of it.
+    fn node_id(&self) -> String;
+}

@@ -1,0 +1,36 @@
+use crate::{InvalidName, JobPayload, JsonText};
+
+/// A call on its way into a payload, or on its way out of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invocation {
+    /// The target's stable name.
+    pub target: String,
+    /// The method.
+    pub method: String,
+    /// The arguments, as a JSON array.
+    pub args: JsonText,
+}
+
+/// A call that cannot be stored, or a payload that cannot be called.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvocationError {
+    /// A name is not one.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// The stored text is not a call.
+    #[error("payload is not a call: {0}")]
+    Undecodable(String),
+}
+
+/// Turns calls into payloads and back.
+///
+/// The default writes `{"target": …, "method": …, "args": […]}`. Another one can version, compress or sign; it must read
+/// everything that it ever wrote.
+pub trait JobInvocationResolver: Send + Sync + 'static {
+    /// The payload of a call.
+    fn to_payload(&self, invocation: &Invocation) -> Result<JobPayload, InvocationError>;
+
+    /// The call of a payload. `to_invocation(to_payload(x))` is `x`; text that is no call is an error, never a guess.
+    fn to_invocation(&self, payload: &JobPayload) -> Result<Invocation, InvocationError>;
+}

@@ -1,0 +1,34 @@
+//! Plug points of the engine. Each has a default in `ratchet-core`; replace what you need.
+//!
+//! Implementations are called from worker tasks, so none of them may block the thread for long, and a panic in one
+//! is treated as its error. The traits that coordinate nodes are incubating: they may still change.
+
+mod bean;
+mod class_policy;
+mod cluster;
+mod executor;
+mod identity;
+mod invocation;
+mod lifecycle;
+mod listener;
+mod polling;
+mod principal;
+mod resilience;
+mod retry;
+mod sanitizer;
+mod startup;
+
+pub use bean::{Bean, BeanResolver};
+pub use class_policy::ClassPolicy;
+pub use cluster::{ClusterCoordinator, WakeupListener};
+pub use executor::{ExecutorProvider, JobFuture};
+pub use identity::NodeIdentityProvider;
+pub use invocation::{Invocation, InvocationError, JobInvocationResolver};
+pub use lifecycle::{HookError, SchedulerLifecycleHook};
+pub use listener::{GateRejection, JobEventListener, MetricsSink};
+pub use polling::{PollSignal, PollingStrategy};
+pub use principal::CallerPrincipalResolver;
+pub use resilience::{Gate, ResilienceStrategy};
+pub use retry::RetryPolicy;
+pub use sanitizer::ErrorSanitizer;
+pub use startup::StartupCoordinator;

@@ -1,0 +1,7 @@
+/// Tells who is submitting a job.
+///
+/// Called on the submitting task, so a task-local security context is in reach. The default knows nobody.
+pub trait CallerPrincipalResolver: Send + Sync + 'static {
+    /// The caller's name, at most 255 bytes; `None` if there is no security context.
+    fn caller_principal(&self) -> Option<String>;
+}

@@ -1,0 +1,18 @@
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::StoreResult;
+
+/// Lets one node of many do a start-up task. Incubating.
+///
+/// The default takes a lock in the store. Separate from [`ClusterCoordinator`](super::ClusterCoordinator): that one
+/// spreads news, this one hands out leases.
+#[async_trait]
+pub trait StartupCoordinator: Send + Sync + 'static {
+    /// Whether this node may do `action` now. At most one node gets `true` until the lease runs out or is released.
+    async fn try_acquire(&self, action: &str, lease: Duration) -> StoreResult<bool>;
+
+    /// Ends the lease early. Nothing happens if this node does not hold it.
+    async fn release(&self, action: &str) -> StoreResult<()>;
+}

@@ -1,0 +1,163 @@
+//! The life cycle: six states and the moves between them. Drawn in `docs/lifecycle.md`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::UnknownValue;
+
+/// Where a job is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum JobStatus {
+    /// Waiting to be claimed: for its time, for its parents, or for a free slot.
+    Pending,
+    /// Claimed by exactly one owner.
+    Running,
+    /// Ended well. Terminal.
+    Succeeded,
+    /// Ended for good without success: the dead-letter queue. Terminal until someone retries it.
+    Failed,
+    /// Set aside by hand; remembers whether it was pending or failed.
+    Paused,
+    /// Called off. Terminal.
+    Canceled,
+}
+
+impl JobStatus {
+    /// Every state, in the order of a life.
+    pub const ALL: [Self; 6] =
+        [Self::Pending, Self::Running, Self::Succeeded, Self::Failed, Self::Paused, Self::Canceled];
+
+    /// The stored name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "PENDING",
+            Self::Running => "RUNNING",
+            Self::Succeeded => "SUCCEEDED",
+            Self::Failed => "FAILED",
+            Self::Paused => "PAUSED",
+            Self::Canceled => "CANCELED",
+        }
+    }
+
+    /// Whether the job has ended: it has no queue row and holds no key and no permit.
+    pub const fn is_terminal(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Canceled)
+    }
+
+    /// Whether some move leads from here to `to`.
+    pub fn can_move(self, to: Self) -> bool {
+        TRANSITIONS.iter().any(|t| t.from == self && t.to == to)
+    }
+}
+
+/// One legal move and what causes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Transition {
+    /// The state that is left.
+    pub from: JobStatus,
+    /// What happens.
+    pub cause: Cause,
+    /// The state that is entered.
+    pub to: JobStatus,
+}
+
+/// What moves a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// A node takes it to run it.
+    Claim,
+    /// Its body returned.
+    Succeed,
+    /// Its body failed and may try again.
+    ScheduleRetry,
+    /// Its body failed for good.
+    DeadLetter,
+    /// A node gives it back without an outcome.
+    HandBack,
+    /// Someone, or the failure of a parent, calls it off.
+    Cancel,
+    /// An operator sets it aside.
+    Pause,
+    /// An operator puts it back where it was.
+    Resume,
+    /// An operator revives it.
+    Retry,
+}
+
+macro_rules! transitions {
+    ($($from:ident $cause:ident $to:ident;)*) => {
+        /// Every legal move. What is not listed here does not happen, on any store.
+        pub const TRANSITIONS: &[Transition] =
+            &[$(Transition { from: JobStatus::$from, cause: Cause::$cause, to: JobStatus::$to }),*];
+    };
+}
+
+transitions! {
+    Pending Claim         Running;
+    Pending Pause         Paused;
+    Pending Cancel        Canceled;
+    Running Succeed       Succeeded;
+    Running ScheduleRetry Pending;
+    Running HandBack      Pending;
+    Running DeadLetter    Failed;
+    Running Cancel        Canceled;
+    Paused  Resume        Pending;
+    Paused  Resume        Failed;
+    Paused  Cancel        Canceled;
+    Failed  Retry         Pending;
+    Failed  Pause         Paused;
+    Canceled Retry        Pending;
+}
+
+impl fmt::Display for JobStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for JobStatus {
+    type Err = UnknownValue;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|status| status.as_str() == text)
+            .ok_or_else(|| UnknownValue { what: "job status", value: text.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use JobStatus::*;
+
+    // shows: S24 S25 S30
+    #[test]
+    fn exactly_the_drawn_moves_are_legal() {
+        let legal = [
+            (Pending, vec![Running, Paused, Canceled]),
+            (Running, vec![Pending, Succeeded, Failed, Canceled]),
+            (Succeeded, vec![]),
+            (Failed, vec![Pending, Paused]),
+            (Paused, vec![Pending, Failed, Canceled]),
+            // Only together with the parent whose failure cancelled it.
+            (Canceled, vec![Pending]),
+        ];
+        for (from, to) in legal {
+            let reached: Vec<_> = JobStatus::ALL.into_iter().filter(|s| from.can_move(*s)).collect();
+            assert_eq!(reached, to, "from {from}");
+        }
+    }
+
+    // shows: S22
+    #[test]
+    fn names_round_trip_and_others_are_refused() {
+        for status in JobStatus::ALL {
+            assert_eq!(status.as_str().parse(), Ok(status));
+        }
+        assert!("pending".parse::<JobStatus>().is_err());
+    }
+}

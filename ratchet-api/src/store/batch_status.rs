@@ -1,0 +1,60 @@
+//! Changes of jobs that end nothing: pick-up, progress, and the end of schedules.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::{BusinessKey, Fence, JobClaim, JobId, Owner, Progress, Sanitized, StoreResult, Tag};
+
+/// A running job's report about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgressReport {
+    /// Which job.
+    pub id: JobId,
+    /// The fence of its claim.
+    pub fence: Fence,
+    /// How far it is.
+    pub progress: Progress,
+}
+
+/// Non-terminal status changes and the cancelling of schedules.
+#[async_trait]
+pub trait JobBatchStatusStore: Send + Sync + 'static {
+    /// Takes these very jobs if they are PENDING, due and unblocked; for tests, tools and single pick-ups.
+    ///
+    /// # Contract
+    /// - `pick_up.same_rules`: the rules of `claim` hold, for the named jobs only and whatever their queue's pause.
+    async fn pick_up(&self, owner: &Owner, jobs: &[JobId]) -> StoreResult<Vec<JobClaim>>;
+
+    /// Notes how far running jobs are; `false` for each that is no longer held under its fence.
+    ///
+    /// # Contract
+    /// - `progress.fenced`: only the present claim's report is kept, and it does not raise the fence.
+    async fn report_progress(&self, reports: &[ProgressReport]) -> StoreResult<Vec<bool>>;
+
+    /// Ends the active master with this business key; answers how many there were: 0 or 1.
+    ///
+    /// # Contract
+    /// - `recurring.cancel`: a cancelled master, paused or not, never fires again and frees its key; jobs it made go on.
+    async fn cancel_recurring_by_key(&self, key: &BusinessKey, reason: &Sanitized) -> StoreResult<u64>;
+
+    /// Ends every active master with this tag; answers how many.
+    ///
+    /// # Contract
+    /// - `recurring.cancel_tag`: all masters with the tag, and nothing but masters.
+    async fn cancel_recurring_by_tag(&self, tag: &Tag, reason: &Sanitized) -> StoreResult<u64>;
+
+    /// Ends declared masters whose declaration has vanished: tagged `declared`, key not in `keep`, stored more than
+    /// `older_than` ago. Answers their ids.
+    ///
+    /// # Contract
+    /// - `recurring.reconcile`: masters in `keep`, younger ones and those without the tag stay; an empty `keep` cancels
+    ///   nothing, because a node that knows no schedule cannot tell that they vanished.
+    async fn cancel_undeclared_recurring(
+        &self,
+        declared: &Tag,
+        keep: &[BusinessKey],
+        older_than: Duration,
+        reason: &Sanitized,
+    ) -> StoreResult<Vec<JobId>>;
+}

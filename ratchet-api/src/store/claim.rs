@@ -1,0 +1,74 @@
+//! Taking jobs to run them.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::{JobClaim, Outcome, Owner, QueueLimit, QueueName, StoreResult, Verdict};
+
+use super::JobTerminalStore;
+
+/// What a node asks for when it claims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClaimRequest {
+    /// Who claims.
+    pub owner: Owner,
+    /// How many from which queue.
+    pub queues: Vec<QueueLimit>,
+    /// Waiting this long raises the priority by one; `None` for no boost.
+    pub boost_interval: Option<Duration>,
+}
+
+impl ClaimRequest {
+    /// Up to `limit` jobs of the default queue, with the usual boost of one step in 15 minutes.
+    pub fn new(owner: Owner, limit: usize) -> Self {
+        Self::of_queues(owner, vec![QueueLimit { queue: QueueName::default(), limit }])
+    }
+
+    /// Up to so many jobs of each of these queues.
+    pub const fn of_queues(owner: Owner, queues: Vec<QueueLimit>) -> Self {
+        Self { owner, queues, boost_interval: Some(Duration::from_secs(15 * 60)) }
+    }
+}
+
+/// Atomic claiming.
+#[async_trait]
+pub trait JobClaimStore: JobTerminalStore {
+    /// Moves due jobs to RUNNING for their new owner and returns them.
+    ///
+    /// # Contract
+    /// - `claim.due`: only PENDING jobs that are due by the store's clock and blocked by nothing are claimed.
+    /// - `claim.owned`: a claimed job is RUNNING, picked by the owner at the store's present, with a raised fence that
+    ///   the claim carries; its other fields are those of the row.
+    /// - `claim.disjoint`: concurrent calls never return the same job, and none waits for another.
+    /// - `claim.order`: within one queue, highest [`boosted`](crate::JobPriority::boosted) priority first, then earliest
+    ///   due time, then lowest id; exactly the best ones are taken and the answer is in that order, queues in the
+    ///   order of the request.
+    /// - `claim.limit`: no queue gives more than its limit, and as many as it has if it has fewer.
+    /// - `claim.queue`: only the queues that were asked for are looked at, and none that is paused.
+    /// - `claim.lease`: an owner without a running lease gets nothing.
+    /// - `claim.expired`: a job past its `expires_at` is claimed like any other and marked `expired`.
+    async fn claim(&self, request: &ClaimRequest) -> StoreResult<Vec<JobClaim>>;
+
+    /// Every job that `owner` holds: after a claim whose reply was lost, and once per lease.
+    ///
+    /// # Contract
+    /// - `owned.all`: exactly the RUNNING jobs of this owner, with their present fences, lowest id first.
+    async fn owned(&self, owner: &Owner) -> StoreResult<Vec<JobClaim>>;
+
+    /// Records outcomes, then claims. A store may do both in one transaction; the default does them in turn.
+    ///
+    /// # Contract
+    /// - `commit_and_claim.both`: the answers are those of `commit` followed by `claim`: what the commit released or
+    ///   made due can be claimed by the same call.
+    async fn commit_and_claim(
+        &self,
+        owner: &Owner,
+        outcomes: &[Outcome],
+        request: &ClaimRequest,
+    ) -> StoreResult<(Vec<Verdict>, Vec<JobClaim>)> {
+        let verdicts = if outcomes.is_empty() { Vec::new() } else { self.commit(owner, outcomes).await? };
+        Ok((verdicts, self.claim(request).await?))
+    }
+}

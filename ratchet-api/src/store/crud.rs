@@ -1,0 +1,52 @@
+//! Reading single jobs.
+
+use async_trait::async_trait;
+
+use crate::{BusinessKey, Edge, Fence, IdempotencyKey, Job, JobId, StoreResult};
+
+/// What `load` found for one claim.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Loaded {
+    /// The job, still held under this fence, and the edges that lead from it.
+    Job(Box<Job>, Vec<Edge>),
+    /// Still held, but asked to be cancelled: do not start it.
+    CancelRequested,
+    /// Held by someone else, ended or gone.
+    Lost,
+    /// The row says something that no version of this program wrote; the others are not affected.
+    Corrupt(String),
+}
+
+/// Reads of single jobs. They are created by `insert`, changed by outcomes and controls, removed by `delete`.
+#[async_trait]
+pub trait JobCrudStore: Send + Sync + 'static {
+    /// Reads claimed jobs in full, just before they run; one answer for each, in order.
+    ///
+    /// # Contract
+    /// - `load.fenced`: a job is given only under the fence of its present claim; any other fence answers `Lost`.
+    /// - `load.cancel`: a job that was asked to be cancelled answers `CancelRequested`.
+    /// - `load.edges`: all edges that lead from the job come with it, by priority, then in the order they were stored.
+    /// - `load.corrupt`: a row that cannot be read answers `Corrupt` for itself alone; its stored text is not changed.
+    async fn load(&self, claims: &[(JobId, Fence)]) -> StoreResult<Vec<Loaded>>;
+
+    /// Reads jobs; `None` for each that does not exist, in order.
+    ///
+    /// # Contract
+    /// - `find.present`: a committed change is seen by the next read on any connection.
+    /// - `find.canceled_early`: a running job reports CANCELED from the moment its cancel was accepted.
+    /// - `find.corrupt`: a row that cannot be read is an error of kind `Corrupt` that names it.
+    async fn find(&self, jobs: &[JobId]) -> StoreResult<Vec<Option<Job>>>;
+
+    /// The job that was submitted with this key, even if it was archived or deleted since.
+    ///
+    /// # Contract
+    /// - `find_key.for_ever`: a used key answers the id of its first job for ever; keys compare by exact bytes.
+    async fn find_by_idempotency_key(&self, key: &IdempotencyKey) -> StoreResult<Option<JobId>>;
+
+    /// The live job or schedule that holds this business key.
+    ///
+    /// # Contract
+    /// - `find_holder.live`: the holder while it is pending, running, paused or an active schedule; `None` once it has
+    ///   ended.
+    async fn find_active_by_business_key(&self, key: &BusinessKey) -> StoreResult<Option<JobId>>;
+}

@@ -1,0 +1,38 @@
+//! What a store says about itself.
+
+use std::any::Any;
+
+use async_trait::async_trait;
+
+use crate::{StoreResult, Timestamp};
+
+/// What a store can do beyond the contract.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// Jobs can be submitted inside a transaction of the user: see [`Enlist`](crate::Enlist).
+    pub enlist: bool,
+    /// The store can tell other nodes about new work.
+    pub wakeups: bool,
+}
+
+/// Name, abilities and clock of a store.
+#[async_trait]
+pub trait StoreInfo: Send + Sync + 'static {
+    /// The kind of store: `postgres`, `mongodb`, `memory`, …
+    fn name(&self) -> &'static str;
+
+    /// What it can do beyond the contract.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    /// The present by the clock that decides.
+    ///
+    /// # Contract
+    /// - `info.time`: never goes backwards between two calls, and is the clock by which jobs become due.
+    async fn database_time(&self) -> StoreResult<Timestamp>;
+
+    /// The concrete store, for an [`Enlist`](crate::Enlist) implementation of the same driver. A wrapper forwards to what it wraps.
+    fn as_any(&self) -> &dyn Any;
+}

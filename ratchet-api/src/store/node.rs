@@ -1,0 +1,67 @@
+//! Nodes: who is alive, and what becomes of the work of those who are not.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::{Beat, BeatReply, JobClaim, Node, NodeInfo, Owner, StoreResult};
+
+/// Registration, heartbeat and recovery.
+#[async_trait]
+pub trait NodeStore: Send + Sync + 'static {
+    /// The same store on a connection of its own, made on the caller's runtime, for the heartbeat thread.
+    ///
+    /// # Contract
+    /// - `dedicated.same_data`: it sees and changes the same nodes and jobs.
+    async fn dedicated(&self) -> StoreResult<Box<dyn NodeStore>>;
+
+    /// Makes a node known, alive for `lease`.
+    ///
+    /// # Contract
+    /// - `node.join`: the node is listed with what it told, started and alive from the store's present.
+    async fn join(&self, node: &NodeInfo, lease: Duration) -> StoreResult<()>;
+
+    /// Renews a lease and tells the node what it should know.
+    ///
+    /// # Contract
+    /// - `beat.renews`: the lease runs for `beat.lease` from the store's present; also one that had run out, as long as
+    ///   nobody took its jobs. Sub-second leases count.
+    /// - `beat.refused`: a node that never joined, has left or was reaped is refused and stays so.
+    /// - `beat.dead`: every other owner whose lease has run out and who still holds jobs is listed.
+    /// - `beat.cancels`: the owner's running jobs that were asked to be cancelled are listed.
+    /// - `beat.due`: `due_work` tells whether any unpaused queue has a job that could be claimed now, `next_due` when the
+    ///   earliest other one becomes due, `next_fire` when the earliest active schedule fires; blocked, paused and
+    ///   running jobs do not count.
+    /// - `beat.skew`: the node's clock against the store's is kept for readers and decides nothing.
+    async fn beat(&self, beat: &Beat) -> StoreResult<BeatReply>;
+
+    /// Moves up to `limit` jobs of dead owners to `to`, which then commits each one as usual.
+    ///
+    /// # Contract
+    /// - `recover.dead_only`: only jobs of owners whose lease has run out by the store's clock are moved, whatever the
+    ///   caller believes.
+    /// - `recover.moved`: a moved job stays RUNNING, belongs to `to` under a raised fence, and keeps its attempts, key,
+    ///   permit and cancel request.
+    /// - `recover.fences`: from then on the old owner can neither commit nor beat nor claim.
+    /// - `recover.disjoint`: two recoverers never get the same job, and a commit that won the race stays.
+    /// - `recover.alive`: a `to` without a running lease gets nothing.
+    async fn recover(&self, dead: &[Owner], to: &Owner, limit: usize) -> StoreResult<Vec<JobClaim>>;
+
+    /// A node that stops takes itself off the list; `false` if it still holds jobs and therefore stays.
+    ///
+    /// # Contract
+    /// - `node.leave`: a node that holds no job is gone at once; one that does stays, to be recovered from.
+    async fn leave(&self, owner: &Owner) -> StoreResult<bool>;
+
+    /// Every known node, by start time.
+    ///
+    /// # Contract
+    /// - `node.listed`: each joined node that has not left or been purged, dead ones included.
+    async fn nodes(&self) -> StoreResult<Vec<Node>>;
+
+    /// Forgets nodes whose lease ran out more than `retention` ago and who hold no job; answers how many.
+    ///
+    /// # Contract
+    /// - `node.purge`: nodes that are alive, or died more recently, or still hold a job stay.
+    async fn purge_nodes(&self, retention: Duration) -> StoreResult<u64>;
+}

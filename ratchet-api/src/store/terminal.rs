@@ -1,0 +1,103 @@
+//! Ends of jobs, and everything that follows from them.
+
+use async_trait::async_trait;
+
+use crate::{Fence, JobId, JobStatus, Outcome, Owner, Sanitized, StoreResult, Verdict};
+
+/// A job to steer, and optionally the version it was seen at.
+///
+/// With a fence, the call acts only if nobody changed the job since: optimistic locking for people and programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Which job.
+    pub id: JobId,
+    /// The fence it must still have.
+    pub fence: Option<Fence>,
+}
+
+impl From<JobId> for Target {
+    fn from(id: JobId) -> Self {
+        Self { id, fence: None }
+    }
+}
+
+impl From<(JobId, Fence)> for Target {
+    fn from((id, fence): (JobId, Fence)) -> Self {
+        Self { id, fence: Some(fence) }
+    }
+}
+
+/// What became of a cancel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CancelVerdict {
+    /// It had not started and is CANCELED now, with these dependents.
+    Canceled {
+        /// Jobs that were cancelled with it, nearest first.
+        dependents: Vec<JobId>,
+    },
+    /// It runs: readers see CANCELED from now on, and its body is told to stop.
+    Requested {
+        /// Jobs that were cancelled with it, nearest first.
+        dependents: Vec<JobId>,
+    },
+    /// It has ended, or its cancel was accepted before. Nothing was done.
+    AlreadyEnded(JobStatus),
+    /// It has another fence by now. Nothing was done.
+    Stale(JobStatus),
+    /// There is no such job.
+    Unknown,
+}
+
+/// Outcomes and cancellation.
+#[async_trait]
+pub trait JobTerminalStore: Send + Sync + 'static {
+    /// Records outcomes with all their consequences; one verdict for each, in order.
+    ///
+    /// # Contract
+    /// - `commit.fenced`: an outcome is recorded only for the present owner and fence; any other changes nothing at
+    ///   all and answers `LeaseLost`. An expired lease alone does not matter as long as nobody took the job over.
+    /// - `commit.once`: sending a recorded outcome again answers `AlreadyRecorded` and does nothing twice, except for a
+    ///   hand-back without a run, which leaves no trace to know it by and answers `LeaseLost`.
+    /// - `commit.isolated`: an outcome that is not recorded never affects its neighbours.
+    /// - `commit.fence_raised`: a recorded outcome raises the fence by one.
+    /// - `commit.succeeded`: the job is SUCCEEDED with its result byte for byte, its timing, no owner and no error.
+    /// - `commit.retry`: the job is PENDING, due after the delay from the store's present, one attempt more, the
+    ///   error kept; its key stays reserved.
+    /// - `commit.dead_letter`: the job is FAILED with its error; one attempt more if
+    ///   [`consumes_attempt`](crate::DeadReason::consumes_attempt).
+    /// - `commit.hand_back`: the job is PENDING after the delay with attempts unchanged; only `Crashed` raises
+    ///   `crash_count`.
+    /// - `commit.canceled`: the job is CANCELED with its reason.
+    /// - `commit.history`: an outcome whose body ran, every end and every crash leave one history row for the fence.
+    /// - `commit.releases`: an end frees the business key; leaving RUNNING frees the permit, in the same transaction.
+    /// - `commit.timing`: start and end are counted back from the store's present, the end is never before the start,
+    ///   and the queue wait runs from due to claimed.
+    /// - `commit.satisfy`: a satisfied edge lowers the child's `blocked_by` and `open_parents`; at 0 blocked it can be
+    ///   claimed, due now if its time has come, and is listed as released.
+    /// - `commit.refuse`: a refused edge lowers `open_parents`; a child with fewer open parents than it needs is CANCELED,
+    ///   all edges that lead from it are refused, and so on; all of them are listed.
+    /// - `commit.decided_edge`: an effect on an edge that is already decided, or that does not exist, does nothing.
+    /// - `commit.undecided_edge`: an edge of an ended job that no effect decided is decided by
+    ///   [`Edge::decided_by`](crate::Edge::decided_by), and refused where that says nothing. After a retry or hand-back
+    ///   edges stay open.
+    /// - `commit.submit`: submissions are stored with the outcome; a refused one is reported and undoes nothing.
+    /// - `commit.edges_changed`: if the job has more edges than were seen, nothing is done and all edges are returned.
+    /// - `commit.cancel_wins`: once a cancel was requested, whatever is committed records CANCELED, drops result and
+    ///   effects, and answers `CanceledInstead`.
+    /// - `commit.batch`: the end of a child counts once in its batch, success as completed, the rest as failed; concurrent
+    ///   commits are all counted; the last one of a closed batch completes it once and releases its parent.
+    async fn commit(&self, owner: &Owner, outcomes: &[Outcome]) -> StoreResult<Vec<Verdict>>;
+
+    /// Calls jobs off; one verdict for each, in order.
+    ///
+    /// # Contract
+    /// - `cancel.waiting`: a pending or paused job becomes CANCELED at once and frees its key.
+    /// - `cancel.running`: a running job stays with its owner, keeps key and permit until it ends, and reads as CANCELED.
+    /// - `cancel.once`: cancelling an ended job, or one whose cancel was accepted, changes nothing.
+    /// - `cancel.cascade`: every dependent that can no longer get what it needs is cancelled in the same call, nearest
+    ///   first, whatever its depth.
+    /// - `cancel.batch`: a cancelled child that had not ended counts as failed in its batch: at once if it waited, with
+    ///   its outcome if it ran.
+    /// - `cancel.stale`: with a fence that is not the present one, nothing is done.
+    async fn cancel(&self, jobs: &[Target], reason: &Sanitized) -> StoreResult<Vec<CancelVerdict>>;
+}

@@ -1,0 +1,283 @@
+//! What goes into the store together, and what the store says to it.
+
+use crate::{
+    BatchId, Condition, Edge, InvalidName, JobId, JobSpec, JobStatus, JsonText, Limits, NewJob, QueueName,
+    Timestamp,
+};
+
+/// Jobs that are stored together or not at all.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Submission {
+    /// The jobs. The first one is the head: its id is the submission's.
+    pub jobs: Vec<NewJob>,
+    /// What waits for what. The child is one of `jobs`; the parent is an earlier one, or any stored job.
+    pub edges: Vec<Edge>,
+    /// Makes the head the parent of a new batch.
+    pub batch: Option<NewBatch>,
+    /// Cancels this job, if it has not started, and takes its place; may take over its business key.
+    pub supersedes: Option<JobId>,
+    /// This submission is one fire of a schedule.
+    pub fire: Option<Fire>,
+}
+
+impl Submission {
+    /// One job on its own.
+    pub fn single(job: NewJob) -> Self {
+        Self { jobs: vec![job], ..Self::default() }
+    }
+
+    /// The head's id.
+    pub fn id(&self) -> Option<JobId> {
+        self.jobs.first().map(|job| job.spec.id)
+    }
+
+    /// Checks what can be checked without looking at stored jobs. Stores call it first and answer
+    /// [`Refusal::Invalid`], so that one bad submission never fails its neighbours.
+    pub fn validate(&self, limits: &Limits) -> Result<(), InvalidSubmission> {
+        if self.jobs.is_empty() {
+            return Err(InvalidSubmission::Empty);
+        }
+        for job in &self.jobs {
+            check_job(&job.spec, limits)?;
+        }
+        for (at, job) in self.jobs.iter().enumerate() {
+            if self.jobs[..at].iter().any(|other| other.spec.id == job.spec.id) {
+                return Err(InvalidSubmission::SameIdTwice(job.spec.id));
+            }
+            let parents = self.edges.iter().filter(|edge| edge.child == job.spec.id).count();
+            if job.needs.of(parents as u32) > parents as u32 {
+                return Err(InvalidSubmission::NeedsTooMany(job.spec.id));
+            }
+        }
+        self.edges.iter().try_for_each(|edge| self.check_edge(edge))
+    }
+
+    /// Edges lead from stored or earlier jobs to later ones, so they cannot form a circle.
+    fn check_edge(&self, edge: &Edge) -> Result<(), InvalidSubmission> {
+        let place = |id| self.jobs.iter().position(|job| job.spec.id == id);
+        let Some(child) = place(edge.child) else {
+            return Err(InvalidSubmission::ForeignChild(edge.child));
+        };
+        if place(edge.parent).is_some_and(|parent| parent >= child) {
+            return Err(InvalidSubmission::EdgeBackwards { parent: edge.parent, child: edge.child });
+        }
+        let twin = |other: &&Edge| other.parent == edge.parent && other.child == edge.child;
+        if self.edges.iter().filter(twin).count() > 1 {
+            return Err(InvalidSubmission::SameEdgeTwice { parent: edge.parent, child: edge.child });
+        }
+        match edge.condition.problem() {
+            Some(problem) => Err(InvalidSubmission::Condition(edge.condition.clone(), problem)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn check_job(spec: &JobSpec, limits: &Limits) -> Result<(), InvalidSubmission> {
+    let too_large = |what, len, max| Err(InvalidSubmission::TooLarge { what, len, max });
+    let texts = [
+        ("payload", Some(spec.payload.text()), limits.payload_bytes),
+        ("params", spec.params.as_ref(), limits.params_bytes),
+        ("success callback", spec.on_success.as_ref().map(|p| p.text()), limits.payload_bytes),
+        ("failure callback", spec.on_failure.as_ref().map(|p| p.text()), limits.payload_bytes),
+    ];
+    for (what, text, max) in texts {
+        let Some(text) = text else { continue };
+        check_json(what, text, max, limits.json_depth)?;
+    }
+    if spec.tags.len() > limits.tags {
+        return Err(InvalidSubmission::TooManyTags { count: spec.tags.len(), max: limits.tags });
+    }
+    for (what, text, max) in [
+        ("caller principal", &spec.caller_principal, JobSpec::MAX_PRINCIPAL),
+        ("trace context", &spec.trace_context, JobSpec::MAX_TRACE_CONTEXT),
+    ] {
+        let Some(text) = text else { continue };
+        if text.len() > max {
+            return too_large(what, text.len(), max);
+        }
+        if text.contains('\0') {
+            return Err(InvalidSubmission::Nul { what });
+        }
+    }
+    Ok(())
+}
+
+/// Checks one JSON text against its limits: bytes as given, and nesting.
+pub fn check_json(
+    what: &'static str,
+    text: &JsonText,
+    max: usize,
+    max_depth: usize,
+) -> Result<(), InvalidSubmission> {
+    let len = text.as_str().len();
+    if len > max {
+        return Err(InvalidSubmission::TooLarge { what, len, max });
+    }
+    match text.depth() {
+        depth if depth > max_depth => Err(InvalidSubmission::TooDeep { what, depth, max: max_depth }),
+        _ => Ok(()),
+    }
+}
+
+impl JobSpec {
+    /// The most bytes a caller principal can have.
+    pub const MAX_PRINCIPAL: usize = 255;
+    /// The most bytes a trace context can have.
+    pub const MAX_TRACE_CONTEXT: usize = 512;
+}
+
+/// A batch on its way into the store. Its parent is the head of the submission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewBatch {
+    /// Whether every child is in this submission. An open batch takes more children until it is closed,
+    /// and its parent waits at least until then.
+    pub closed: bool,
+}
+
+/// One fire of a schedule: stored at most once for a master and an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fire {
+    /// The recurring master.
+    pub master: JobId,
+    /// The instant that the schedule named.
+    pub instant: Timestamp,
+    /// When the master fires next; `None` if never again.
+    pub next_fire: Option<Timestamp>,
+}
+
+/// What became of one submission.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Inserted {
+    /// All of it is stored.
+    New,
+    /// Nothing was stored: this job has the idempotency key already. If it is the head's own id, an earlier
+    /// insert of the same submission had succeeded and only its reply was lost.
+    Existing(JobId),
+    /// Nothing was stored: a live job holds the business key.
+    KeyTaken {
+        /// The job that holds it.
+        holder: JobId,
+    },
+    /// Nothing was stored: this master has fired for this instant.
+    AlreadyFired,
+    /// Nothing was stored, for this reason.
+    Refused(Refusal),
+}
+
+/// Why a submission was not stored.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// It breaks a rule that needs no look at stored jobs.
+    #[error(transparent)]
+    Invalid(#[from] InvalidSubmission),
+    /// An edge names a parent that is not stored.
+    #[error("the parent job {0} does not exist; submit it first or in the same submission")]
+    UnknownParent(JobId),
+    /// An edge names a parent that has ended, and nothing says what that means for its condition.
+    #[error("the parent job {0} has ended; read it, evaluate the condition and set `if_ended`")]
+    ParentEnded(JobId),
+    /// A child names a batch that is not stored.
+    #[error("the batch {0} does not exist; submit its parent first")]
+    UnknownBatch(BatchId),
+    /// A child names a batch that takes no more children.
+    #[error("the batch {0} is closed; open a new one")]
+    BatchClosed(BatchId),
+    /// The job to be replaced has started or ended, or does not exist.
+    #[error("job {id} cannot be replaced: it is {}", .status.map_or("unknown", JobStatus::as_str))]
+    NotReplaceable {
+        /// The job that was to be replaced.
+        id: JobId,
+        /// Where it is; `None` if it does not exist.
+        status: Option<JobStatus>,
+    },
+    /// The master of a fire was cancelled or paused, or does not exist.
+    #[error("the recurring job {0} is not active, so it does not fire")]
+    MasterInactive(JobId),
+}
+
+/// A submission that no store takes.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidSubmission {
+    /// It has no job.
+    #[error("a submission needs at least one job")]
+    Empty,
+    /// Two of its jobs have one id.
+    #[error("job id {0} appears twice in one submission")]
+    SameIdTwice(JobId),
+    /// Two edges connect the same two jobs.
+    #[error("two edges lead from {parent} to {child}; combine their conditions in one")]
+    SameEdgeTwice {
+        /// The parent of both.
+        parent: JobId,
+        /// The child of both.
+        child: JobId,
+    },
+    /// An edge leads to a job that is not part of the submission.
+    #[error("an edge leads to job {0}, which is not part of the submission")]
+    ForeignChild(JobId),
+    /// An edge leads to the same or an earlier job.
+    #[error("the edge from {parent} to {child} leads backwards; list parents before their children")]
+    EdgeBackwards {
+        /// Listed at or after the child.
+        parent: JobId,
+        /// Listed at or before the parent.
+        child: JobId,
+    },
+    /// A job needs more parents than it has.
+    #[error("job {0} needs more parents than lead to it, so it would wait for ever")]
+    NeedsTooMany(JobId),
+    /// A condition can never be meant.
+    #[error("the condition {0:?} is not valid: {1}")]
+    Condition(Condition, &'static str),
+    /// A text is too large.
+    #[error(
+        "{what} has {len} bytes, at most {max} are allowed; store large data elsewhere and pass a reference"
+    )]
+    TooLarge {
+        /// Which text.
+        what: &'static str,
+        /// Its bytes.
+        len: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// A JSON text is nested too deeply.
+    #[error("{what} is nested {depth} levels deep, at most {max} are allowed")]
+    TooDeep {
+        /// Which text.
+        what: &'static str,
+        /// Its nesting.
+        depth: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// More tags than allowed.
+    #[error("{count} tags, at most {max} are allowed")]
+    TooManyTags {
+        /// How many there are.
+        count: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// A text holds a NUL character, which not every store can keep.
+    #[error("{what} contains a NUL character")]
+    Nul {
+        /// Which text.
+        what: &'static str,
+    },
+    /// A name is not one.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+}
+
+/// One part of a claim: at most so many jobs of this queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueLimit {
+    /// The queue.
+    pub queue: QueueName,
+    /// The most jobs to take from it.
+    pub limit: usize,
+}

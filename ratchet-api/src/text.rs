@@ -1,0 +1,247 @@
+//! Text that crosses the store boundary: checked once, when it is made.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// JSON kept as the text that was given: no key is reordered, no number rounded, no escape rewritten.
+///
+/// ```
+/// use ratchet_api::JsonText;
+///
+/// let text = JsonText::parse(r#"{"a":1e400,"a":"\ud800"}"#)?;
+/// assert_eq!(text.as_str(), r#"{"a":1e400,"a":"\ud800"}"#);
+/// assert!(JsonText::parse("{").is_err());
+/// # Ok::<(), ratchet_api::InvalidJson>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct JsonText(Arc<str>);
+
+impl JsonText {
+    /// Takes text that is one JSON value.
+    pub fn parse(text: impl Into<String>) -> Result<Self, InvalidJson> {
+        let text = text.into();
+        // IgnoredAny checks the grammar without building values, so nothing is rounded or rejected for its meaning.
+        match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
+            Ok(_) => Ok(Self(text.into())),
+            Err(error) => Err(InvalidJson { line: error.line(), column: error.column() }),
+        }
+    }
+
+    /// Serializes a value.
+    pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
+        serde_json::to_string(value).map(|text| Self(text.into()))
+    }
+
+    /// Wraps text read from a store without looking at it: whoever decodes it finds out.
+    pub fn from_stored(text: impl Into<Arc<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text as it was given.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Reads the text as a `T`.
+    pub fn decode<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(&self.0)
+    }
+
+    /// How deep arrays and objects are nested; 0 for a plain value.
+    pub fn depth(&self) -> usize {
+        let (mut depth, mut deepest, mut in_string, mut escaped) = (0usize, 0, false, false);
+        for byte in self.0.bytes() {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' if in_string => escaped = true,
+                b'"' => in_string = !in_string,
+                b'[' | b'{' if !in_string => {
+                    depth += 1;
+                    deepest = deepest.max(depth);
+                }
+                b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+        deepest
+    }
+}
+
+impl fmt::Debug for JsonText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for JsonText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Text that is not one JSON value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not valid JSON at line {line}, column {column}")]
+pub struct InvalidJson {
+    /// Where the text stops making sense, counted from 1.
+    pub line: usize,
+    /// The column there, counted from 1.
+    pub column: usize,
+}
+
+/// A name or key that no store would keep faithfully.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} {problem}")]
+pub struct InvalidName {
+    /// What kind of name it is.
+    pub what: &'static str,
+    /// What is wrong with it.
+    pub problem: NameProblem,
+}
+
+/// What is wrong with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameProblem {
+    /// It has no characters.
+    #[error("is empty")]
+    Empty,
+    /// It has too many bytes.
+    #[error("has {len} bytes, at most {max} are kept")]
+    TooLong {
+        /// Its length in bytes.
+        len: usize,
+        /// The most that is kept.
+        max: usize,
+    },
+    /// It holds a character that a store or a log cannot keep.
+    #[error("contains the control character U+{0:04X}")]
+    Control(u32),
+}
+
+fn check(what: &'static str, text: &str, max: usize, refused: fn(char) -> bool) -> Result<(), InvalidName> {
+    let problem = if text.is_empty() {
+        NameProblem::Empty
+    } else if text.len() > max {
+        NameProblem::TooLong { len: text.len(), max }
+    } else if let Some(c) = text.chars().find(|c| refused(*c)) {
+        NameProblem::Control(u32::from(c))
+    } else {
+        return Ok(());
+    };
+    Err(InvalidName { what, problem })
+}
+
+macro_rules! names {
+    ($($(#[$doc:meta])* $name:ident: $what:literal, $max:literal bytes, refuse $refused:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The most bytes it can have.
+            pub const MAX_LEN: usize = $max;
+
+            /// Checks and wraps the text. Compared byte for byte on every store.
+            pub fn new(text: impl Into<String>) -> Result<Self, InvalidName> {
+                let text = text.into();
+                check($what, &text, $max, $refused)?;
+                Ok(Self(text.into()))
+            }
+
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = InvalidName;
+
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                Self::new(text)
+            }
+        }
+
+        impl TryFrom<&str> for $name {
+            type Error = InvalidName;
+
+            fn try_from(text: &str) -> Result<Self, Self::Error> {
+                Self::new(text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> Self {
+                name.0.as_ref().to_owned()
+            }
+        }
+    )*};
+}
+
+names! {
+    /// Makes a submission happen once, for ever: a second job with the same key is never created.
+    IdempotencyKey: "idempotency key", 255 bytes, refuse |c| c == '\0';
+    /// At most one live job holds a given business key.
+    BusinessKey: "business key", 255 bytes, refuse |c| c == '\0';
+    /// A named queue with its own slots and its own pause.
+    QueueName: "queue name", 64 bytes, refuse char::is_control;
+    /// A label to find jobs by.
+    Tag: "tag", 64 bytes, refuse char::is_control;
+    /// Something that only so many jobs may use at once.
+    ResourceName: "resource name", 100 bytes, refuse char::is_control;
+    /// What only one node may do at a time.
+    LockName: "lock name", 128 bytes, refuse char::is_control;
+    /// The stable name of a service whose methods are jobs.
+    TargetName: "target", 255 bytes, refuse char::is_control;
+    /// The name of one job of a target.
+    MethodName: "method", 128 bytes, refuse char::is_control;
+}
+
+impl Default for QueueName {
+    fn default() -> Self {
+        Self("default".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_what_is_wrong_with_them() {
+        let wrong = |text: &str| BusinessKey::new(text).unwrap_err().to_string();
+        assert_eq!(wrong(""), "business key is empty");
+        assert_eq!(wrong(&"k".repeat(256)), "business key has 256 bytes, at most 255 are kept");
+        assert_eq!(wrong("a\0b"), "business key contains the control character U+0000");
+        assert!(BusinessKey::new("line\nbreak").is_ok(), "keys are bytes, only NUL cannot be kept");
+        assert!(QueueName::new("line\nbreak").is_err());
+    }
+
+    #[test]
+    fn json_is_checked_for_grammar_only() {
+        for text in ["null", r#""\u0000""#, r#""\ud800""#, "1e400", r#"{"a":1,"a":2}"#, " [1] "] {
+            assert_eq!(JsonText::parse(text).unwrap().as_str(), text);
+        }
+        for text in ["", "nul", "[1", "{\"a\"}", "\"\0\"", "1 2", "\u{feff}1"] {
+            assert!(JsonText::parse(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn depth_counts_brackets_outside_strings() {
+        let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+        for (text, depth) in [("1", 0), ("[]", 1), (r#"{"a":[{}]}"#, 3), (r#""[[\"[[""#, 0), (&deep, 10_000)]
+        {
+            assert_eq!(JsonText::parse(text).unwrap().depth(), depth);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What the suite knows about a case.
+
+use futures::future::BoxFuture;
+
+use crate::Fixture;
+
+/// One behaviour that every store shows.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// The file it lives in.
+    pub area: &'static str,
+    /// The function's name: a sentence.
+    pub name: &'static str,
+    /// The contract ids of `ratchet_api::store` that it shows.
+    pub proves: &'static [&'static str],
+    /// The numbers of `docs/requirements.md` that it shows, at most three.
+    pub shows: &'static [u16],
+    /// Its body.
+    pub run: fn(Fixture) -> BoxFuture<'static, ()>,
+}
+
+impl Case {
+    /// `area::name`, as `cargo test` prints it.
+    pub fn id(&self) -> String {
+        format!("{}::{}", self.area, self.name)
+    }
+}
+
+/// Lists the cases of an area: `function: ["contract.id", …] [S-number …];`
+macro_rules! cases {
+    ($area:literal; $($name:ident: [$($proves:literal),* $(,)?] [$($shows:literal)*];)*) => {
+        /// The cases of this area.
+        pub const CASES: &[$crate::Case] = &[$($crate::Case {
+            area: $area,
+            name: stringify!($name),
+            proves: &[$($proves),*],
+            shows: &[$($shows),*],
+            run: |fixture| Box::pin($name(fixture)),
+        }),*];
+    };
+}
+pub(crate) use cases;

@@ -1,0 +1,5 @@
+//! (to be written)
+
+use crate::case::cases;
+
+cases! { "transition"; }

@@ -1,0 +1,86 @@
+//! What a store author provides.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use ratchet_api::store::JobStore;
+use ratchet_api::{JobId, StoreClock, StoreResult};
+
+/// Makes stores for the suite. Two methods, nothing else.
+#[async_trait]
+pub trait StoreHarness: Send + Sync + 'static {
+    /// An empty place that no other case sees. A missing server is an error that names the variable to set.
+    async fn namespace(&self) -> StoreResult<Namespace>;
+
+    /// One more node on the same data: a connection (pool) of its own, deciding by `clock`.
+    async fn connect(&self, namespace: &Namespace, clock: StoreClock) -> StoreResult<Arc<dyn JobStore>>;
+}
+
+type Close = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send + Sync>;
+type SpoilFn = Arc<dyn Fn(JobId, Spoil) -> BoxFuture<'static, StoreResult<()>> + Send + Sync>;
+
+/// An isolated place for one case: a schema, a database, a file.
+pub struct Namespace {
+    name: String,
+    close: Option<Close>,
+    spoil: Option<SpoilFn>,
+}
+
+/// A way to damage a stored row behind the store's back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spoil {
+    /// The job type becomes a word that nobody knows.
+    UnknownType,
+    /// The backoff policy becomes a word that nobody knows.
+    UnknownBackoff,
+}
+
+impl Namespace {
+    /// A place with this name.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), close: None, spoil: None }
+    }
+
+    /// Cleans up after the case, whether it passed or not.
+    #[must_use]
+    pub fn on_close<F>(mut self, close: impl FnOnce() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.close = Some(Box::new(move || Box::pin(close())));
+        self
+    }
+
+    /// Damages the description of a stored job (not its queue state), so that the suite can see what a reader makes of it.
+    #[must_use]
+    pub fn on_spoil<F>(mut self, spoil: impl Fn(JobId, Spoil) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = StoreResult<()>> + Send + 'static,
+    {
+        self.spoil = Some(Arc::new(move |job, how| Box::pin(spoil(job, how))));
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn spoiler(&self) -> Option<SpoilFn> {
+        self.spoil.clone()
+    }
+
+    pub(crate) async fn close(mut self) {
+        if let Some(close) = self.close.take() {
+            close().await;
+        }
+    }
+}
+
+impl fmt::Debug for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Namespace").field(&self.name).finish()
+    }
+}
