@@ -22,7 +22,9 @@ use super::{
 
 /// Time for a server to answer after its start: generous, for machines that build at the same time.
 const START_LIMIT: Duration = Duration::from_secs(120);
-const STARTS: usize = 4;
+const STARTS: usize = 5;
+/// What PostgreSQL says for a moment after it was killed: its children have not ended yet.
+const LEFTOVERS: [&str; 2] = ["postmaster.pid", "still in use"];
 /// Where a server's data lies when root runs it under an account that cannot enter root's home.
 const REACHABLE: &str = "/var/cache/ratchet";
 
@@ -245,16 +247,24 @@ impl Start<'_> {
             let mut record = Record { process, port, url: url.clone(), durable };
             record.write(self.folder)?;
             match self.wait(&mut child, &url, durable) {
-                Ok(answer) => return Ok((url, answer)),
+                Ok(answer) => {
+                    self.screen.say("answers");
+                    return Ok((url, answer));
+                }
                 Err(err) => {
                     if let Some(process) = record.process.take() {
                         process.stop("KILL")?;
                     }
                     child.wait()?;
                     record.write(self.folder)?;
-                    let log = fs::read_to_string(&place.log).unwrap_or_default();
-                    if tries > 0 && log.to_lowercase().contains("address already in use") {
+                    let log = fs::read_to_string(&place.log).unwrap_or_default().to_lowercase();
+                    wanted_port = Some(port);
+                    if tries > 0 && log.contains("address already in use") {
                         self.screen.say(format!("port {port} was taken meanwhile, trying another"));
+                        wanted_port = None;
+                    } else if tries > 1 && LEFTOVERS.iter().any(|text| log.contains(text)) {
+                        self.screen.say("what is left of the last run has not ended yet, waiting");
+                        thread::sleep(Duration::from_secs(1));
                     } else if tries > 0 && had_data {
                         self.screen.say(format!("does not start with its old data, removing it: {err:#}"));
                         DataMark::remove(self.folder)?;

@@ -71,9 +71,11 @@ impl Server for Mongodb {
 
     fn ensure_usable(&self, url: &ServerUrl, durable: bool) -> Result<()> {
         const ELECTION: Duration = Duration::from_secs(30);
-        protocol::form_replica_set(url, REPLICA_SET, durable)?;
         let begun = Instant::now();
         while !protocol::is_primary(url)? {
+            // Asked again each time: a server that has just started may not have read its old
+            // configuration yet, and finds only then that its address in it has changed.
+            protocol::form_replica_set(url, REPLICA_SET, durable)?;
             if begun.elapsed() > ELECTION {
                 bail!("the replica set has no primary");
             }
