@@ -447,6 +447,8 @@ pub struct JobClaim {
     pub timeout: Option<Duration>,
     /// Its key.
     pub business_key: Option<BusinessKey>,
+    /// Edges that lead from it to others.
+    pub edge_count: u32,
     /// Someone asked to cancel it since it was claimed.
     pub cancel_requested: bool,
     /// It was not to be started any more: commit [`End::Canceled`](crate::End::Canceled).
@@ -469,6 +471,7 @@ impl JobClaim {
             max_retries: job.spec.max_retries,
             timeout: job.spec.timeout,
             business_key: job.spec.business_key.clone(),
+            edge_count: job.edge_count,
             cancel_requested: job.status == JobStatus::Canceled,
             expired: job.spec.expires_at.is_some_and(|at| at <= now),
         }

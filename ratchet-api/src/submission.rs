@@ -1,8 +1,8 @@
 //! What goes into the store together, and what the store says to it.
 
 use crate::{
-    BatchId, Condition, Edge, InvalidName, JobId, JobSpec, JobStatus, JsonText, Limits, NewJob, QueueName,
-    Timestamp,
+    BatchId, Condition, Edge, InvalidName, JobId, JobSpec, JobStatus, JsonText, Limits, Needs, NewJob,
+    QueueName, Timestamp,
 };
 
 /// Jobs that are stored together or not at all.
@@ -45,10 +45,16 @@ impl Submission {
             if self.jobs[..at].iter().any(|other| other.spec.id == job.spec.id) {
                 return Err(InvalidSubmission::SameIdTwice(job.spec.id));
             }
+            if self.jobs[..at].iter().any(|other| shares_a_key(&other.spec, &job.spec)) {
+                return Err(InvalidSubmission::SameKeyTwice(job.spec.id));
+            }
             let parents = self.edges.iter().filter(|edge| edge.child == job.spec.id).count();
             if job.needs.of(parents as u32) > parents as u32 {
                 return Err(InvalidSubmission::NeedsTooMany(job.spec.id));
             }
+        }
+        if self.batch.is_some() && self.jobs[0].needs != Needs::All {
+            return Err(InvalidSubmission::BatchNeedsAll(self.jobs[0].spec.id));
         }
         self.edges.iter().try_for_each(|edge| self.check_edge(edge))
     }
@@ -71,6 +77,11 @@ impl Submission {
             None => Ok(()),
         }
     }
+}
+
+fn shares_a_key(a: &JobSpec, b: &JobSpec) -> bool {
+    (a.idempotency_key.is_some() && a.idempotency_key == b.idempotency_key)
+        || (a.business_key.is_some() && a.business_key == b.business_key)
 }
 
 fn check_job(spec: &JobSpec, limits: &Limits) -> Result<(), InvalidSubmission> {
@@ -207,6 +218,12 @@ pub enum InvalidSubmission {
     /// Two of its jobs have one id.
     #[error("job id {0} appears twice in one submission")]
     SameIdTwice(JobId),
+    /// Two of its jobs have one idempotency key or one business key.
+    #[error("job {0} has a key that an earlier job of the same submission has")]
+    SameKeyTwice(JobId),
+    /// The parent of a batch waits for its batch and for all of its edges.
+    #[error("job {0} is the parent of a batch and must need all of its parents")]
+    BatchNeedsAll(JobId),
     /// Two edges connect the same two jobs.
     #[error("two edges lead from {parent} to {child}; combine their conditions in one")]
     SameEdgeTwice {

@@ -23,7 +23,8 @@ pub trait BatchStore: Send + Sync + 'static {
     /// Reads batches; `None` for each that does not exist, in order.
     ///
     /// # Contract
-    /// - `batch.counters`: completed and failed are the numbers of ended children, always.
+    /// - `batch.counters`: completed and failed are the numbers of ended children, always; a dead letter that is paused
+    ///   stays counted.
     async fn find_batches(&self, batches: &[BatchId]) -> StoreResult<Vec<Option<Batch>>>;
 
     /// Takes no more children for an open batch.

@@ -33,7 +33,7 @@ pub trait JobBulkStore: Send + Sync + 'static {
     /// - `insert.edge_outside`: an edge from a stored live job is accepted and raises that job's edge count without
     ///   touching its fence; from an unknown job it is refused.
     /// - `insert.edge_ended`: an edge from an ended job is decided at once by [`Edge::decided_by`](crate::Edge::decided_by);
-    ///   where that says nothing, the submission is refused with `ParentEnded`. A job that can no longer get what it
+    ///   where that says nothing, the submission is refused with `ParentEnded`. A paused dead letter counts as FAILED here. A job that can no longer get what it
     ///   needs is stored as CANCELED, with its own dependents.
     /// - `insert.batch`: the parent of a batch is blocked until the batch is complete; children are counted in its
     ///   total. A closed batch without children is complete at once.

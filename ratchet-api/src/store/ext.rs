@@ -129,7 +129,9 @@ pub trait JobStoreExt: JobStore {
 
     /// Commits one outcome without run and effects.
     async fn commit_one(&self, owner: &Owner, claim: &JobClaim, end: End) -> StoreResult<Verdict> {
-        let verdicts = self.commit(owner, &[Outcome::new(claim.id, claim.fence, end)]).await?;
+        let mut outcome = Outcome::new(claim.id, claim.fence, end);
+        outcome.edges_seen = claim.edge_count;
+        let verdicts = self.commit(owner, &[outcome]).await?;
         verdicts
             .into_iter()
             .next()

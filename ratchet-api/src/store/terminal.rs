@@ -68,7 +68,8 @@ pub trait JobTerminalStore: Send + Sync + 'static {
     /// - `commit.hand_back`: the job is PENDING after the delay with attempts unchanged; only `Crashed` raises
     ///   `crash_count`.
     /// - `commit.canceled`: the job is CANCELED with its reason.
-    /// - `commit.history`: an outcome whose body ran, every end and every crash leave one history row for the fence.
+    /// - `commit.history`: every outcome leaves one history row for its fence, except a hand-back without a run that is
+    ///   no crash.
     /// - `commit.releases`: an end frees the business key; leaving RUNNING frees the permit, in the same transaction.
     /// - `commit.timing`: start and end are counted back from the store's present, the end is never before the start,
     ///   and the queue wait runs from due to claimed.
@@ -81,7 +82,8 @@ pub trait JobTerminalStore: Send + Sync + 'static {
     ///   [`Edge::decided_by`](crate::Edge::decided_by), and refused where that says nothing. After a retry or hand-back
     ///   edges stay open.
     /// - `commit.submit`: submissions are stored with the outcome; a refused one is reported and undoes nothing.
-    /// - `commit.edges_changed`: if the job has more edges than were seen, nothing is done and all edges are returned.
+    /// - `commit.edges_changed`: if a job that succeeds or fails for good has more edges than were seen, nothing is done
+    ///   and all its edges are returned.
     /// - `commit.cancel_wins`: once a cancel was requested, whatever is committed records CANCELED, drops result and
     ///   effects, and answers `CanceledInstead`.
     /// - `commit.batch`: the end of a child counts once in its batch, success as completed, the rest as failed; concurrent
