@@ -74,7 +74,10 @@ pub(crate) fn up(workspace: &Path, names: &[Name], durable: bool) -> Result<Vec<
             }
             Err(err) => {
                 eprintln!("\n{} cannot be had: {err:#}", name.as_str());
-                eprintln!("  to use a server of your own, set {}\n", name.variable());
+                if std::env::var_os(name.variable()).is_none() {
+                    eprintln!("  to use a server of your own, set {}", name.variable());
+                }
+                eprintln!();
                 failed.push(name.as_str());
             }
         }
@@ -285,7 +288,12 @@ impl Start<'_> {
             // What was not synced did not survive a crash of the machine in good order.
             boot: if durable { String::new() } else { boot_id() },
         };
-        let place = Place { data: mark.folder.clone(), log: self.folder.join("server.log") };
+        let place = Place {
+            data: mark.folder.clone(),
+            temporary: self.folder.join("tmp"),
+            log: self.folder.join("server.log"),
+        };
+        fs::create_dir_all(&place.temporary)?;
         if DataMark::read(self.folder).as_ref() == Some(&mark) && place.data.is_dir() {
             return Ok((place, true));
         }

@@ -48,6 +48,7 @@ impl Server for Mariadb {
         mysql::with_account(programs.server.clone())
             .arg("--bootstrap")
             .path_arg("--datadir", &place.data)
+            .path_arg("--tmpdir", &place.temporary)
             .args(["--log-warnings=0", "--enforce-storage-engine=", "--max-allowed-packet=8M"])
             .args(["--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=OFF"])
             .input(&script)

@@ -117,6 +117,8 @@ struct Installation {
 #[derive(Debug, Clone)]
 struct Place {
     data: PathBuf,
+    /// For temporary files. Never the machine's: MariaDB removes what it finds there of others.
+    temporary: PathBuf,
     log: PathBuf,
 }
 

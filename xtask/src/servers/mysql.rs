@@ -31,6 +31,7 @@ impl Server for Mysql {
         with_account(programs.server.clone())
             .arg("--initialize-insecure")
             .path_arg("--datadir", &place.data)
+            .path_arg("--tmpdir", &place.temporary)
             .args(NOT_DURABLE)
             .run("mysqld --initialize-insecure", &place.side_log("initialize.log"))
     }
@@ -61,6 +62,7 @@ const NOT_DURABLE: [&str; 4] =
 pub(super) fn common(launch: Launch, place: &Place, settings: &Settings) -> Launch {
     let mut launch = with_account(launch)
         .path_arg("--datadir", &place.data)
+        .path_arg("--tmpdir", &place.temporary)
         .arg(format!("--port={}", settings.port))
         .arg("--bind-address=127.0.0.1")
         // A relative path is below the data folder: a socket's path must stay short.

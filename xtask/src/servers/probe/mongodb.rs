@@ -82,7 +82,7 @@ fn run(url: &ServerUrl, command: Document) -> Result<Reply> {
     let mut stream = connect(url)?;
     stream.write_all(&message(&command.text("$db", "admin")))?;
     let mut head = [0; HEADER];
-    stream.read_exact(&mut head).context("the server closed the connection")?;
+    stream.read_exact(&mut head).context("the server does not answer as MongoDB does")?;
     let mut fields = head.as_slice();
     let length = u32::from_le_bytes(take(&mut fields, 4)?.try_into()?) as usize;
     take(&mut fields, 8)?;

@@ -98,7 +98,7 @@ impl Session {
 
     fn packet(&mut self) -> Result<Vec<u8>> {
         let mut head = [0; 4];
-        self.stream.read_exact(&mut head).context("the server closed the connection")?;
+        self.stream.read_exact(&mut head).context("the server does not answer as MySQL does")?;
         let [a, b, c, sequence] = head;
         let mut body = vec![0; u32::from_le_bytes([a, b, c, 0]) as usize];
         self.stream.read_exact(&mut body)?;

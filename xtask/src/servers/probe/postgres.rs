@@ -5,7 +5,7 @@ use std::{
     net::TcpStream,
 };
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use super::{Answer, ServerUrl, connect, take, take_cstr};
 
@@ -91,7 +91,7 @@ impl Session {
 
     fn message(&mut self) -> Result<(u8, Vec<u8>)> {
         let mut head = [0; 5];
-        self.stream.read_exact(&mut head)?;
+        self.stream.read_exact(&mut head).context("the server does not answer as PostgreSQL does")?;
         let [kind, length @ ..] = head;
         let length = usize::try_from(i32::from_be_bytes(length)).unwrap_or(0);
         if !(4..LARGEST_MESSAGE).contains(&length) {
