@@ -1,10 +1,11 @@
 //! Project commands: `cargo xtask --help`.
 
 mod servers;
+mod verify;
 
 use std::{
     path::{Path, PathBuf},
-    process::ExitCode,
+    process::{self, ExitCode},
 };
 
 use clap::{Parser, Subcommand};
@@ -22,12 +23,20 @@ enum Command {
     /// Real database servers for tests and benchmarks
     #[command(subcommand)]
     Servers(servers::ServersCommand),
+    /// Check formatting, lints, documentation, dependencies and texts; changes nothing
+    #[command(after_help = "Example:\n  cargo xtask verify")]
+    Verify,
+    /// Format, and let clippy mend what it can
+    #[command(after_help = "Example:\n  cargo xtask fix && cargo xtask verify")]
+    Fix,
 }
 
 fn main() -> ExitCode {
     let workspace = workspace();
     let outcome = match &Cli::parse().command {
         Command::Servers(command) => servers::run(command, &workspace),
+        Command::Verify => verify::verify(&workspace),
+        Command::Fix => verify::fix(&workspace),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -36,6 +45,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The cargo that runs us.
+fn cargo() -> process::Command {
+    process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
 /// The root of the checkout that the command was given in, not of the one that it was built in:

@@ -1,0 +1,165 @@
+//! `cargo xtask verify` reads and judges; `cargo xtask fix` writes.
+//!
+//! Every rule prints one line, and a broken one says what to do about it. All rules run, so that
+//! one run shows everything that is wrong.
+
+mod dependencies;
+mod text;
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+use anyhow::{Context, Result, bail};
+
+use self::dependencies::Graph;
+
+/// What is wrong, one line each; nothing if a rule holds.
+type Violations = Vec<String>;
+
+/// Checks every rule of the project without changing a file.
+pub(crate) fn verify(workspace: &Path) -> Result<()> {
+    let mut report = Report::default();
+    report.rule("formatting", "run `cargo xtask fix`", || {
+        tool(cargo(workspace).args(["fmt", "--all", "--check"]))
+    });
+    dependency_rules(workspace, &mut report);
+    text_rules(workspace, &mut report);
+    report.rule("clippy without warnings", "mend the code, or run `cargo xtask fix`", || {
+        let args = ["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
+        tool(cargo(workspace).args(args))
+    });
+    report.rule("documentation without warnings", "mend the comments that it names", || {
+        let args = ["doc", "--locked", "--workspace", "--no-deps"];
+        tool(cargo(workspace).args(args).env("RUSTDOCFLAGS", "-D warnings"))
+    });
+    report.verdict()
+}
+
+/// Formats, and lets clippy mend what it can.
+pub(crate) fn fix(workspace: &Path) -> Result<()> {
+    let steps: [&[&str]; 2] = [
+        &["clippy", "--fix", "--allow-dirty", "--allow-staged", "--workspace", "--all-targets"],
+        &["fmt", "--all"],
+    ];
+    for step in steps {
+        println!("cargo {}", step.join(" "));
+        if !cargo(workspace).args(step).status()?.success() {
+            bail!("cargo {} failed", step[0]);
+        }
+    }
+    Ok(())
+}
+
+fn dependency_rules(workspace: &Path, report: &mut Report) {
+    let graph = metadata(workspace);
+    for rule in dependencies::RULES {
+        report.rule(rule.name, rule.remedy, || match &graph {
+            Ok(graph) => Ok((rule.check)(graph)),
+            Err(err) => bail!("{err:#}"),
+        });
+    }
+    let remedy = "write `name.workspace = true`, and the version into the workspace's Cargo.toml";
+    report.rule("versions stand in the workspace table only", remedy, || {
+        let graph = graph.as_ref().map_err(|err| anyhow::anyhow!("{err:#}"))?;
+        let mut found = Vec::new();
+        for manifest in graph.manifests() {
+            let text = std::fs::read_to_string(manifest)?;
+            let shown = manifest.strip_prefix(workspace).unwrap_or(manifest).display().to_string();
+            let parsed = text.parse().with_context(|| shown.clone())?;
+            found.extend(dependencies::own_versions(&shown, &parsed));
+        }
+        Ok(found)
+    });
+}
+
+fn text_rules(workspace: &Path, report: &mut Report) {
+    let files = text::files(workspace);
+    let each = |find: &dyn Fn(&text::TextFile) -> Violations| match &files {
+        Ok(files) => Ok(files.iter().flat_map(find).collect()),
+        Err(err) => bail!("{err:#}"),
+    };
+    let hosts = text::registry_hosts();
+    report.rule(
+        "no address of a package registry",
+        "take it from the machine's own configuration at run time",
+        || each(&|file| text::holding(file, &hosts)),
+    );
+    let paths = text::machine_paths(workspace);
+    report.rule("no path of this machine", "use a path that is right on every machine", || {
+        each(&|file| text::holding(file, &paths))
+    });
+    report.rule(
+        "no SQL text built at run time",
+        "bind the value; names of tables and columns go through the crate's one audited module",
+        || each(&text::built_sql),
+    );
+}
+
+fn metadata(workspace: &Path) -> Result<Graph> {
+    let out = cargo(workspace)
+        .args(["metadata", "--locked", "--format-version", "1"])
+        .stderr(Stdio::piped())
+        .output()
+        .context("cannot run cargo metadata")?;
+    if !out.status.success() {
+        bail!("cargo metadata: {}", String::from_utf8_lossy(&out.stderr).trim());
+    }
+    Graph::parse(&serde_json::from_slice(&out.stdout)?)
+}
+
+fn cargo(workspace: &Path) -> Command {
+    let mut command = crate::cargo();
+    command.current_dir(workspace);
+    command
+}
+
+/// Runs a tool whose output matters only when it is not content.
+fn tool(command: &mut Command) -> Result<Violations> {
+    let out = command.stdin(Stdio::null()).output().context("cannot run cargo")?;
+    if out.status.success() {
+        return Ok(Vec::new());
+    }
+    let text = [out.stdout, out.stderr].concat();
+    Ok(String::from_utf8_lossy(&text).lines().map(str::to_owned).collect())
+}
+
+#[derive(Debug, Default)]
+struct Report {
+    held: usize,
+    broken: Vec<String>,
+}
+
+impl Report {
+    fn rule(&mut self, name: &str, remedy: &str, check: impl FnOnce() -> Result<Violations>) {
+        let begun = Instant::now();
+        let violations = check().unwrap_or_else(|err| vec![format!("cannot be checked: {err:#}")]);
+        let seconds = begun.elapsed().as_secs_f64();
+        if violations.is_empty() {
+            println!("ok      {name}  ({seconds:.1} s)");
+            self.held += 1;
+            return;
+        }
+        println!("failed  {name}  ({seconds:.1} s)");
+        for line in &violations {
+            println!("          {line}");
+        }
+        println!("        what to do: {remedy}");
+        self.broken.push(name.to_owned());
+    }
+
+    fn verdict(self) -> Result<()> {
+        if self.broken.is_empty() {
+            println!("all {} rules hold", self.held);
+            return Ok(());
+        }
+        bail!(
+            "{} of {} rules broken: {}",
+            self.broken.len(),
+            self.held + self.broken.len(),
+            self.broken.join("; ")
+        )
+    }
+}
