@@ -1,1 +1,109 @@
-//! x
+//! The reference model of the Ratchet store contract: plain collections behind one lock.
+//!
+//! What a store owes is written in [`ratchet_api::store`]; this is the shortest honest way to pay it. Read it to see
+//! what an operation means, use it in tests, and compare another store with it. Nothing survives the process.
+//!
+//! One mutex makes every call a transaction. `state` holds the data and the few rules that several operations share;
+//! each other module implements the sub-traits of one concern.
+
+mod claim;
+mod commit;
+mod control;
+mod grouping;
+mod insert;
+mod node;
+mod query;
+mod record;
+mod recurring;
+mod state;
+
+use std::any::Any;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use ratchet_api::store::StoreInfo;
+use ratchet_api::{JobId, Limits, StoreClock, StoreResult, Timestamp};
+
+use state::State;
+
+/// A store in the memory of this process. Clones and [`connect`](Self::connect) share the data.
+///
+/// ```
+/// use ratchet_api::store::{ClaimRequest, JobBulkStore, JobClaimStore, NodeStore};
+/// use ratchet_api::{JobPayload, JsonText, NewJob, NodeInfo, Owner, Submission};
+/// use ratchet_store_memory::MemoryStore;
+/// use std::time::Duration;
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = MemoryStore::new();
+/// let owner = Owner::incarnate("example");
+/// store.join(&NodeInfo::new(owner.clone()), Duration::from_secs(30)).await?;
+///
+/// let call = JobPayload::new("mail.Mailer", "send", &JsonText::parse("[7]")?)?;
+/// store.insert(&[Submission::single(NewJob::new(call))]).await?;
+/// assert_eq!(store.claim(&ClaimRequest::new(owner, 10)).await?.len(), 1);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Default)]
+pub struct MemoryStore {
+    state: Arc<Mutex<State>>,
+    clock: StoreClock,
+    limits: Limits,
+}
+
+impl MemoryStore {
+    /// An empty store that goes by the system clock.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An empty store that goes by this clock.
+    pub fn with_clock(clock: StoreClock) -> Self {
+        Self { clock, ..Self::default() }
+    }
+
+    /// One more handle on the same data, going by this clock.
+    #[must_use]
+    pub fn connect(&self, clock: StoreClock) -> Self {
+        Self { clock, ..self.clone() }
+    }
+
+    /// Makes the description of a job unreadable, as a foreign hand could in a database. For the conformance suite.
+    #[doc(hidden)]
+    pub fn spoil(&self, job: JobId, problem: &str) {
+        if let Some(row) = self.lock().jobs.get_mut(&job) {
+            row.unreadable = Some(problem.to_owned());
+        }
+    }
+
+    /// Runs one call as a transaction: alone, and at one instant.
+    fn transaction<T>(&self, call: impl FnOnce(&mut State, Timestamp) -> T) -> T {
+        let mut state = self.lock();
+        // The system clock may step back; a store's clock must not.
+        let now = self
+            .clock
+            .manual_now()
+            .unwrap_or_else(|| Timestamp::node_now().max(state.latest.unwrap_or(Timestamp::MIN)));
+        state.latest = Some(now);
+        call(&mut state, now)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl StoreInfo for MemoryStore {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    async fn database_time(&self) -> StoreResult<Timestamp> {
+        Ok(self.transaction(|_, now| now))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

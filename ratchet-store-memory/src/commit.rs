@@ -1,0 +1,165 @@
+//! Outcomes with all their consequences.
+
+use async_trait::async_trait;
+use ratchet_api::store::{CancelVerdict, JobTerminalStore, Target};
+use ratchet_api::{
+    EdgeState, Effect, End, Ending, Execution, ExecutionResult, HandBackReason, JobId, JobStatus, Limits,
+    Outcome, Owner, Recorded, Run, Sanitized, StoreResult, Timestamp, Verdict,
+};
+
+use crate::MemoryStore;
+use crate::state::State;
+
+#[async_trait]
+impl JobTerminalStore for MemoryStore {
+    async fn commit(&self, owner: &Owner, outcomes: &[Outcome]) -> StoreResult<Vec<Verdict>> {
+        Ok(self.transaction(|state, now| {
+            outcomes.iter().map(|outcome| state.commit(owner, outcome, &self.limits, now)).collect()
+        }))
+    }
+
+    async fn cancel(&self, jobs: &[Target], reason: &Sanitized) -> StoreResult<Vec<CancelVerdict>> {
+        Ok(self
+            .transaction(|state, now| jobs.iter().map(|target| state.cancel(*target, reason, now)).collect()))
+    }
+}
+
+impl State {
+    fn commit(&mut self, owner: &Owner, outcome: &Outcome, limits: &Limits, now: Timestamp) -> Verdict {
+        let id = outcome.id;
+        let held = |row: &&crate::state::Row| row.is_held_by(owner) && row.job.fence == outcome.fence;
+        let Some(row) = self.jobs.get(&id).filter(held) else {
+            let recorded = self.executions.get(&(id, outcome.fence)).is_some_and(|row| row.owner == *owner);
+            return if recorded { Verdict::AlreadyRecorded } else { Verdict::LeaseLost };
+        };
+        if row.cancel_requested {
+            self.record(owner, outcome, ExecutionResult::Canceled, now);
+            self.end(
+                id,
+                JobStatus::Canceled,
+                ending(outcome.run, row_wait(self, id), now),
+                now,
+                &mut Recorded::default(),
+            );
+            return Verdict::CanceledInstead;
+        }
+        let decides = matches!(outcome.end, End::Succeeded { .. } | End::DeadLetter { .. });
+        if decides && row.job.edge_count > outcome.edges_seen {
+            return Verdict::EdgesChanged(self.edges_from(id));
+        }
+        let mut led_to = Recorded::default();
+        match &outcome.end {
+            End::Succeeded { .. } | End::DeadLetter { .. } | End::Canceled { .. } => {
+                self.apply_edge_effects(outcome, now, &mut led_to);
+                self.finish(owner, outcome, now, &mut led_to);
+            }
+            End::Retry { .. } | End::HandBack { .. } => self.give_back(owner, outcome, now, &mut led_to),
+        }
+        for effect in &outcome.effects {
+            if let Effect::Submit(submission) = effect {
+                led_to.submitted.push(self.insert(submission, limits, now));
+            }
+        }
+        Verdict::Recorded(led_to)
+    }
+
+    fn apply_edge_effects(&mut self, outcome: &Outcome, now: Timestamp, led_to: &mut Recorded) {
+        for effect in &outcome.effects {
+            let (child, decided) = match effect {
+                Effect::Satisfy(child) => (*child, EdgeState::Satisfied),
+                Effect::Refuse(child) => (*child, EdgeState::Refused),
+                Effect::Submit(_) => continue,
+            };
+            if let Some(hopeless) = self.decide(outcome.id, child, decided, now, led_to) {
+                self.end(hopeless, JobStatus::Canceled, Ending::at(now), now, led_to);
+            }
+        }
+    }
+
+    /// The job ends.
+    fn finish(&mut self, owner: &Owner, outcome: &Outcome, now: Timestamp, led_to: &mut Recorded) {
+        let mut ending = ending(outcome.run, row_wait(self, outcome.id), now);
+        let Some(row) = self.jobs.get_mut(&outcome.id) else { return };
+        let (status, result) = match &outcome.end {
+            End::DeadLetter { error, reason } => {
+                row.job.attempts += u32::from(reason.consumes_attempt());
+                row.job.last_error = Some(error.message.to_string());
+                row.fingerprint = Some(error.fingerprint.clone());
+                (JobStatus::Failed, ExecutionResult::Failed)
+            }
+            End::Canceled { reason } => {
+                row.job.cancel_reason = Some(reason.to_string());
+                (JobStatus::Canceled, ExecutionResult::Canceled)
+            }
+            End::Succeeded { result } => {
+                ending.result = result.clone();
+                row.job.last_error = None;
+                (JobStatus::Succeeded, ExecutionResult::Succeeded)
+            }
+            End::Retry { .. } | End::HandBack { .. } => return,
+        };
+        self.record(owner, outcome, result, now);
+        self.end(outcome.id, status, ending, now, led_to);
+    }
+
+    /// The job waits again.
+    fn give_back(&mut self, owner: &Owner, outcome: &Outcome, now: Timestamp, led_to: &mut Recorded) {
+        let Some(row) = self.jobs.get_mut(&outcome.id) else { return };
+        let (delay, result) = match &outcome.end {
+            End::Retry { delay, error } => {
+                row.job.attempts += 1;
+                row.job.last_error = Some(error.message.to_string());
+                (*delay, Some(ExecutionResult::Failed))
+            }
+            End::HandBack { delay, reason: HandBackReason::Crashed } => {
+                row.job.crash_count += 1;
+                (*delay, Some(ExecutionResult::Crashed))
+            }
+            End::HandBack { delay, .. } => (*delay, outcome.run.map(|_| ExecutionResult::Snoozed)),
+            End::Succeeded { .. } | End::DeadLetter { .. } | End::Canceled { .. } => return,
+        };
+        if let Some(result) = result {
+            self.record(owner, outcome, result, now);
+        }
+        self.free_permits(outcome.id);
+        if let Some(row) = self.jobs.get_mut(&outcome.id) {
+            row.enter(JobStatus::Pending);
+            row.job.picked_at = None;
+            row.job.progress = None;
+            row.job.scheduled_time = now + delay;
+            led_to.next_due = Some(row.job.scheduled_time);
+        }
+    }
+
+    /// Writes the history row that proves this outcome.
+    fn record(&mut self, owner: &Owner, outcome: &Outcome, result: ExecutionResult, now: Timestamp) {
+        let attempt = self.jobs.get(&outcome.id).map_or(0, |row| row.job.attempts);
+        let mut row = Execution::new(outcome.id, outcome.fence, owner.clone(), result, attempt, now);
+        let times = ending(outcome.run, None, now);
+        row.duration = times.duration();
+        row.started_at = times.started_at;
+        if let End::Retry { error, .. } | End::DeadLetter { error, .. } = &outcome.end {
+            row.error_class = Some(error.class.to_string());
+            row.error = Some(error.message.to_string());
+        }
+        self.executions.insert((outcome.id, outcome.fence), row);
+    }
+}
+
+/// From due to claimed.
+fn row_wait(state: &State, id: JobId) -> Option<std::time::Duration> {
+    let job = &state.jobs.get(&id)?.job;
+    Some(job.picked_at?.since(job.scheduled_time))
+}
+
+/// An end at `now`, with the run counted back from it.
+fn ending(run: Option<Run>, queue_wait: Option<std::time::Duration>, now: Timestamp) -> Ending {
+    let mut ending = Ending::at(now);
+    ending.queue_wait = queue_wait;
+    if let Some(run) = run {
+        let started = now - run.started_ago;
+        ending.started_at = Some(started);
+        ending.ended_at = Some((started + run.ran_for).min(now));
+    }
+    ending
+}

@@ -1,0 +1,120 @@
+//! Nodes, leases and recovery.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_api::store::NodeStore;
+use ratchet_api::{Beat, BeatReply, JobClaim, JobStatus, Node, NodeInfo, Owner, StoreResult, Timestamp};
+
+use crate::MemoryStore;
+use crate::state::{Row, State};
+
+#[async_trait]
+impl NodeStore for MemoryStore {
+    async fn dedicated(&self) -> StoreResult<Box<dyn NodeStore>> {
+        Ok(Box::new(self.clone()))
+    }
+
+    async fn join(&self, node: &NodeInfo, lease: Duration) -> StoreResult<()> {
+        self.transaction(|state, now| {
+            let joined = Node::joined(node.clone(), now, lease);
+            state.nodes.entry(node.owner.clone()).or_insert(joined);
+        });
+        Ok(())
+    }
+
+    async fn beat(&self, beat: &Beat) -> StoreResult<BeatReply> {
+        Ok(self.transaction(|state, now| state.beat(beat, now)))
+    }
+
+    async fn recover(&self, dead: &[Owner], to: &Owner, limit: usize) -> StoreResult<Vec<JobClaim>> {
+        Ok(self.transaction(|state, now| state.recover(dead, to, limit, now)))
+    }
+
+    async fn leave(&self, owner: &Owner) -> StoreResult<bool> {
+        Ok(self.transaction(|state, _| {
+            let free = !state.working_owners().contains(owner);
+            if free {
+                state.nodes.remove(owner);
+            }
+            free
+        }))
+    }
+
+    async fn nodes(&self) -> StoreResult<Vec<Node>> {
+        Ok(self.transaction(|state, _| {
+            let mut nodes: Vec<_> = state.nodes.values().cloned().collect();
+            nodes.sort_by_key(|node| node.started_at);
+            nodes
+        }))
+    }
+
+    async fn purge_nodes(&self, retention: Duration) -> StoreResult<u64> {
+        Ok(self.transaction(|state, now| {
+            let working = state.working_owners();
+            let before = state.nodes.len();
+            state
+                .nodes
+                .retain(|owner, node| working.contains(owner) || now.since(node.lease_until) <= retention);
+            (before - state.nodes.len()) as u64
+        }))
+    }
+}
+
+impl State {
+    /// Owners that hold jobs.
+    fn working_owners(&self) -> BTreeSet<Owner> {
+        let running = self.jobs.values().filter(|row| row.job.status == JobStatus::Running);
+        running.filter_map(|row| row.job.picked_by.clone()).collect()
+    }
+
+    fn beat(&mut self, beat: &Beat, now: Timestamp) -> BeatReply {
+        let Some(node) = self.nodes.get_mut(&beat.owner).filter(|node| !node.reaped) else {
+            return BeatReply::refused(now);
+        };
+        node.heartbeat_at = now;
+        node.lease_until = now + beat.lease;
+        node.skew_millis = beat.node_time.as_millis() - now.as_millis();
+        node.running = beat.running;
+        node.slots = beat.slots;
+
+        let mut reply = BeatReply::accepted(now);
+        reply.dead = self.working_owners().into_iter().filter(|owner| !self.is_alive(owner, now)).collect();
+        reply.cancel_requested = self
+            .jobs
+            .values()
+            .filter(|row| row.cancel_requested && row.is_held_by(&beat.owner))
+            .map(|row| row.job.spec.id)
+            .collect();
+        let open = |row: &&Row| row.is_unblocked() && !self.paused_queues.contains(&row.job.spec.queue);
+        let times = || self.jobs.values().filter(open).map(|row| row.job.scheduled_time);
+        reply.due_work = times().any(|due| due <= now);
+        reply.next_due = times().filter(|due| *due > now).min();
+        reply.next_fire =
+            self.active_masters().filter_map(|row| row.job.recurrence.as_ref()?.next_fire).min();
+        reply
+    }
+
+    fn recover(&mut self, dead: &[Owner], to: &Owner, limit: usize, now: Timestamp) -> Vec<JobClaim> {
+        if !self.is_alive(to, now) {
+            return Vec::new();
+        }
+        let dead: BTreeSet<_> = dead.iter().filter(|owner| !self.is_alive(owner, now)).collect();
+        for owner in &dead {
+            if let Some(node) = self.nodes.get_mut(*owner) {
+                node.reaped = true;
+            }
+        }
+        let orphaned = self.jobs.values_mut().filter(|row| {
+            row.job.status == JobStatus::Running
+                && row.job.picked_by.as_ref().is_some_and(|by| dead.contains(by))
+        });
+        let moved = orphaned.take(limit).map(|row| {
+            row.enter(JobStatus::Running);
+            row.job.picked_by = Some(to.clone());
+            JobClaim::of(&row.view(), now)
+        });
+        moved.collect()
+    }
+}

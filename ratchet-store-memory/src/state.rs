@@ -1,0 +1,276 @@
+//! The data, and the rules that several operations share: ends, edges, batches.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use ratchet_api::{
+    ArchivedJob, Batch, BatchId, BusinessKey, DlqAlert, Edge, EdgeState, Ending, Execution, Fence,
+    Fingerprint, IdempotencyKey, Job, JobId, JobStatus, LockName, LogLine, Node, Owner, QueueName, Recorded,
+    ResourceLimit, ResourceName, Timestamp,
+};
+
+/// Everything that is stored.
+#[derive(Default)]
+pub(crate) struct State {
+    /// The latest instant at which a call was made.
+    pub(crate) latest: Option<Timestamp>,
+    pub(crate) jobs: BTreeMap<JobId, Row>,
+    /// Every idempotency key that was ever used. Nothing is taken out.
+    pub(crate) ledger: HashMap<IdempotencyKey, JobId>,
+    /// Which live job or active schedule holds a business key.
+    pub(crate) holders: HashMap<BusinessKey, JobId>,
+    /// In the order they were stored.
+    pub(crate) edges: Vec<Edge>,
+    pub(crate) batches: BTreeMap<BatchId, BatchRow>,
+    pub(crate) fires: BTreeSet<(JobId, Timestamp)>,
+    pub(crate) nodes: BTreeMap<Owner, Node>,
+    pub(crate) locks: HashMap<LockName, Lock>,
+    pub(crate) resources: BTreeMap<ResourceName, ResourceLimit>,
+    pub(crate) permits: BTreeSet<(ResourceName, JobId)>,
+    pub(crate) paused_queues: BTreeSet<QueueName>,
+    pub(crate) executions: BTreeMap<(JobId, Fence), Execution>,
+    pub(crate) logs: BTreeMap<(JobId, u64), LogLine>,
+    pub(crate) alerts: Vec<DlqAlert>,
+    pub(crate) alert_groups: HashMap<Fingerprint, AlertGroup>,
+    pub(crate) archive: BTreeMap<JobId, ArchivedJob>,
+}
+
+/// A stored job.
+pub(crate) struct Row {
+    /// As stored: RUNNING also after a cancel was accepted.
+    pub(crate) job: Job,
+    /// A cancel of the running job was accepted; the outcome will be CANCELED.
+    pub(crate) cancel_requested: bool,
+    /// Cancelled because a parent refused, so a retry of that parent brings it back.
+    pub(crate) refused: bool,
+    /// The end that a paused dead letter goes back to.
+    pub(crate) set_aside: Option<Ending>,
+    /// Groups dead letters.
+    pub(crate) fingerprint: Option<Fingerprint>,
+    /// Why the description cannot be read.
+    pub(crate) unreadable: Option<String>,
+}
+
+pub(crate) struct BatchRow {
+    pub(crate) batch: Batch,
+    pub(crate) child_execution: std::time::Duration,
+}
+
+pub(crate) struct Lock {
+    pub(crate) holder: Option<Owner>,
+    pub(crate) term: i64,
+    pub(crate) expires: Timestamp,
+}
+
+pub(crate) struct AlertGroup {
+    pub(crate) told_at: Timestamp,
+    pub(crate) count: u64,
+}
+
+impl Row {
+    pub(crate) fn new(job: Job) -> Self {
+        Self {
+            job,
+            cancel_requested: false,
+            refused: false,
+            set_aside: None,
+            fingerprint: None,
+            unreadable: None,
+        }
+    }
+
+    /// The job as readers see it: cancelled from the moment the cancel was accepted.
+    pub(crate) fn view(&self) -> Job {
+        let mut job = self.job.clone();
+        job.status = self.status();
+        job
+    }
+
+    /// Where the job is for readers.
+    pub(crate) fn status(&self) -> JobStatus {
+        if self.cancel_requested { JobStatus::Canceled } else { self.job.status }
+    }
+
+    /// What the job's end decides, or would: a paused dead letter has failed, a cancelled body has no say.
+    pub(crate) fn decides_as(&self) -> JobStatus {
+        match self.job.paused_from {
+            Some(origin) if origin.is_terminal() => origin,
+            _ => self.status(),
+        }
+    }
+
+    /// Whether this is a schedule, which is never claimed.
+    pub(crate) fn is_master(&self) -> bool {
+        self.job.recurrence.is_some()
+    }
+
+    /// Whether it could be claimed once its time has come.
+    pub(crate) fn is_unblocked(&self) -> bool {
+        self.job.status == JobStatus::Pending && self.job.blocked_by == 0 && !self.is_master()
+    }
+
+    /// Whether `owner` holds it.
+    pub(crate) fn is_held_by(&self, owner: &Owner) -> bool {
+        self.job.status == JobStatus::Running && self.job.picked_by.as_ref() == Some(owner)
+    }
+
+    /// Moves to another state: every such move raises the fence.
+    pub(crate) fn enter(&mut self, status: JobStatus) {
+        self.job.status = status;
+        self.job.fence = self.job.fence.next();
+        self.job.paused_from = None;
+        if status != JobStatus::Running {
+            self.job.picked_by = None;
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn is_alive(&self, owner: &Owner, now: Timestamp) -> bool {
+        self.nodes.get(owner).is_some_and(|node| node.is_alive(now))
+    }
+
+    /// The live job that holds the key, unless it is `but`.
+    pub(crate) fn holder(&self, key: Option<&BusinessKey>, but: Option<JobId>) -> Option<JobId> {
+        self.holders.get(key?).copied().filter(|holder| Some(*holder) != but)
+    }
+
+    pub(crate) fn reserve_key(&mut self, id: JobId) {
+        if let Some(key) = self.jobs.get(&id).and_then(|row| row.job.spec.business_key.clone()) {
+            self.holders.insert(key, id);
+        }
+    }
+
+    pub(crate) fn free_key(&mut self, id: JobId) {
+        self.holders.retain(|_, holder| *holder != id);
+    }
+
+    /// Leaving RUNNING, by whatever way.
+    pub(crate) fn free_permits(&mut self, id: JobId) {
+        self.permits.retain(|(_, holder)| *holder != id);
+    }
+
+    /// Ends a job: frees what it holds, counts it in its batch, decides its edges, and follows what that leads to.
+    pub(crate) fn end(
+        &mut self,
+        first: JobId,
+        status: JobStatus,
+        ending: Ending,
+        now: Timestamp,
+        led_to: &mut Recorded,
+    ) {
+        let mut ended = VecDeque::from([(first, status, ending)]);
+        while let Some((id, status, ending)) = ended.pop_front() {
+            let Some(row) = self.jobs.get_mut(&id) else { continue };
+            let was_dead_letter = row.job.paused_from == Some(JobStatus::Failed);
+            let (batch, ran_for) = (row.job.spec.batch, ending.duration());
+            row.enter(status);
+            row.cancel_requested = false;
+            row.set_aside = None;
+            row.job.ending = Some(ending);
+            self.free_key(id);
+            self.free_permits(id);
+            if let Some(batch) = batch.filter(|_| !was_dead_letter) {
+                self.count_in_batch(batch, status, ran_for.unwrap_or_default());
+                let progress = self.complete_batch(batch, now, led_to);
+                if id == first {
+                    led_to.batch = progress;
+                }
+            }
+            for canceled in self.decide_open_edges(id, now, led_to) {
+                ended.push_back((canceled, JobStatus::Canceled, Ending::at(now)));
+            }
+        }
+    }
+
+    /// Decides what is still open of an ended job's edges. Answers the children that must be cancelled for it.
+    pub(crate) fn decide_open_edges(
+        &mut self,
+        parent: JobId,
+        now: Timestamp,
+        led_to: &mut Recorded,
+    ) -> Vec<JobId> {
+        let Some(status) = self.jobs.get(&parent).map(Row::decides_as) else { return Vec::new() };
+        let open: Vec<_> = self
+            .edges
+            .iter()
+            .filter(|edge| edge.parent == parent && edge.state == EdgeState::Open)
+            .map(|edge| (edge.child, edge.decided_by(status).unwrap_or(EdgeState::Refused)))
+            .collect();
+        open.into_iter()
+            .filter_map(|(child, decided)| self.decide(parent, child, decided, now, led_to))
+            .collect()
+    }
+
+    /// Decides one open edge. Answers the child if it must be cancelled for it.
+    pub(crate) fn decide(
+        &mut self,
+        parent: JobId,
+        child: JobId,
+        decided: EdgeState,
+        now: Timestamp,
+        led_to: &mut Recorded,
+    ) -> Option<JobId> {
+        let is_it =
+            |edge: &&mut Edge| edge.parent == parent && edge.child == child && edge.state == EdgeState::Open;
+        self.edges.iter_mut().find(is_it)?.state = decided;
+        let row = self.jobs.get_mut(&child)?;
+        row.job.open_parents = row.job.open_parents.saturating_sub(1);
+        if row.status().is_terminal() {
+            return None;
+        }
+        if decided == EdgeState::Satisfied {
+            row.lower_blocked(now, led_to);
+        }
+        let hopeless = row.job.open_parents < row.job.blocked_by;
+        hopeless.then(|| {
+            row.refused = true;
+            led_to.canceled.push(child);
+            child
+        })
+    }
+
+    pub(crate) fn count_in_batch(&mut self, batch: BatchId, status: JobStatus, ran_for: std::time::Duration) {
+        if let Some(row) = self.batches.get_mut(&batch) {
+            match status {
+                JobStatus::Succeeded => row.batch.progress.completed += 1,
+                _ => row.batch.progress.failed += 1,
+            }
+            row.child_execution += ran_for;
+        }
+    }
+
+    /// Completes a batch if its time has come, once, and releases its parent. Answers where it stands.
+    pub(crate) fn complete_batch(
+        &mut self,
+        id: BatchId,
+        now: Timestamp,
+        led_to: &mut Recorded,
+    ) -> Option<ratchet_api::BatchProgress> {
+        let row = self.batches.get_mut(&id)?;
+        let progress = row.batch.progress;
+        if progress.is_complete() && row.batch.completed_at.is_none() {
+            row.batch.completed_at = Some(now);
+            if let Some(parent) =
+                self.jobs.get_mut(&id.parent()).filter(|parent| !parent.status().is_terminal())
+            {
+                parent.job.open_parents = parent.job.open_parents.saturating_sub(1);
+                parent.lower_blocked(now, led_to);
+            }
+        }
+        Some(progress)
+    }
+}
+
+impl Row {
+    /// One parent less to wait for; the last one makes the job due, unless its own time is later.
+    fn lower_blocked(&mut self, now: Timestamp, led_to: &mut Recorded) {
+        if self.job.blocked_by == 0 {
+            return;
+        }
+        self.job.blocked_by -= 1;
+        if self.job.blocked_by == 0 {
+            self.job.scheduled_time = self.job.scheduled_time.max(now);
+            led_to.released.push(self.job.spec.id);
+        }
+    }
+}
