@@ -11,8 +11,10 @@ pub type Bean = Arc<dyn Any + Send + Sync>;
 /// The default looks into the registry that was filled at start-up; an application with its own container
 /// can hand out objects from there.
 pub trait BeanResolver: Send + Sync + 'static {
-    /// The object for `target`; `None` if this node does not know it, and then the job goes back untouched.
+    /// The object for `target`, asked for each attempt.
     ///
-    /// Called for each attempt, so that an object may be replaced while the scheduler runs.
+    /// # Contract
+    /// - `bean.unknown`: a target that this node does not know answers `None`, and then the job goes back untouched.
+    /// - `bean.current`: the answer may change while the scheduler runs; attempts that started keep what they got.
     fn resolve(&self, target: &TargetName) -> Option<Bean>;
 }

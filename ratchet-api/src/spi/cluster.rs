@@ -13,14 +13,24 @@ pub type WakeupListener = Arc<dyn Fn() + Send + Sync>;
 /// carries no data but the priority. The default tells nobody; local wakeups are delivered by the engine itself.
 #[async_trait]
 pub trait ClusterCoordinator: Send + Sync + 'static {
-    /// New work of this priority was committed. Returns without waiting for the other nodes; many calls in a short time
-    /// may be sent as one.
+    /// Tells the other nodes that work of this priority was committed.
+    ///
+    /// # Contract
+    /// - `cluster.best_effort`: returns without waiting for the other nodes; a lost notice is no error.
+    /// - `cluster.coalesced`: many calls in a short time may be sent as one.
     async fn notify_new_work(&self, priority: JobPriority) -> StoreResult<()>;
 
-    /// From now on calls `listener` for every notice of another node, and once after each gap in which notices may have
-    /// been lost. The listener returns at once and never panics.
+    /// Calls `listener` whenever another node has told of work. The listener returns at once and never panics.
+    ///
+    /// # Contract
+    /// - `cluster.delivered`: a notice sent after this returned is delivered to every registered listener of every
+    ///   other node that is connected.
+    /// - `cluster.gap`: after a gap in which notices may have been lost, the listener is called once.
     async fn register_wakeup_listener(&self, listener: WakeupListener) -> StoreResult<()>;
 
-    /// Stops listening and releases connections. No listener is called afterwards.
+    /// Stops listening and releases connections.
+    ///
+    /// # Contract
+    /// - `cluster.shutdown`: no listener is called afterwards.
     async fn shutdown(&self) {}
 }

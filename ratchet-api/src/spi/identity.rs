@@ -15,7 +15,10 @@
 /// }
 /// ```
 pub trait NodeIdentityProvider: Send + Sync + 'static {
-    /// The name: not empty, the same for the life of the process, different on every node. As much of it as fits is part
-    /// of [`Owner`](crate::Owner); the node row keeps all of it.
+    /// The name. As much of it as fits is part of [`Owner`](crate::Owner); the node row keeps all of it.
+    ///
+    /// # Contract
+    /// - `identity.stable`: not empty, and the same for the life of the process.
+    /// - `identity.unique`: different on every node of a cluster.
     fn node_id(&self) -> String;
 }

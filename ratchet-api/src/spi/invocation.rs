@@ -29,8 +29,15 @@ pub enum InvocationError {
 /// everything that it ever wrote.
 pub trait JobInvocationResolver: Send + Sync + 'static {
     /// The payload of a call.
+    ///
+    /// # Contract
+    /// - `invocation.named`: the payload names the call's own target and method.
     fn to_payload(&self, invocation: &Invocation) -> Result<JobPayload, InvocationError>;
 
-    /// The call of a payload. `to_invocation(to_payload(x))` is `x`; text that is no call is an error, never a guess.
+    /// The call of a payload.
+    ///
+    /// # Contract
+    /// - `invocation.round_trip`: what `to_payload` made comes back equal, arguments byte for byte.
+    /// - `invocation.undecodable`: text that is no call is an error, never a guess.
     fn to_invocation(&self, payload: &JobPayload) -> Result<Invocation, InvocationError>;
 }

@@ -10,21 +10,33 @@ pub type HookError = Box<dyn std::error::Error + Send + Sync>;
 #[async_trait]
 pub trait SchedulerLifecycleHook: Send + Sync + 'static {
     /// Before anything runs.
+    ///
+    /// # Contract
+    /// - `hook.before_start`: nothing has been claimed yet; an error keeps the scheduler from starting.
     async fn before_start(&self) -> Result<(), HookError> {
         Ok(())
     }
 
-    /// After the first node row is written and the poller runs.
+    /// After the node has joined and the poller runs.
+    ///
+    /// # Contract
+    /// - `hook.after_start`: called once the scheduler is ready; an error is logged.
     async fn after_start(&self) -> Result<(), HookError> {
         Ok(())
     }
 
     /// Before draining begins.
+    ///
+    /// # Contract
+    /// - `hook.before_stop`: jobs may still start; an error is logged and the stop goes on.
     async fn before_stop(&self) -> Result<(), HookError> {
         Ok(())
     }
 
     /// After everything has stopped, the heartbeat included.
+    ///
+    /// # Contract
+    /// - `hook.after_stop`: this node holds no job any more; an error is logged.
     async fn after_stop(&self) -> Result<(), HookError> {
         Ok(())
     }

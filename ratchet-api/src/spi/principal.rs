@@ -2,6 +2,9 @@
 ///
 /// Called on the submitting task, so a task-local security context is in reach. The default knows nobody.
 pub trait CallerPrincipalResolver: Send + Sync + 'static {
-    /// The caller's name, at most 255 bytes; `None` if there is no security context.
+    /// The caller's name.
+    ///
+    /// # Contract
+    /// - `principal.context`: at most 255 bytes; `None` if there is no security context.
     fn caller_principal(&self) -> Option<String>;
 }

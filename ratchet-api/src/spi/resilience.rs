@@ -19,12 +19,22 @@ pub enum Gate {
 /// `service` comes from a bounded vocabulary: what the job declares, else `target.method`. Refusals by the class policy
 /// are decided before and never counted here.
 pub trait ResilienceStrategy: Send + Sync + 'static {
-    /// Asked before a body runs. `Open` takes one trial call where those are limited, so a report must follow.
+    /// Asked before a body runs.
+    ///
+    /// # Contract
+    /// - `resilience.enter`: `Open` takes one trial call where those are limited; `report` or `abandon` follows.
+    /// - `resilience.retry_in`: `Closed` tells the time until calls may be tried again, not a constant.
     fn enter(&self, service: &str) -> Gate;
 
     /// Reports how a call that was let in went; `None` for success.
+    ///
+    /// # Contract
+    /// - `resilience.report`: each call that was let in counts once, as success or failure.
     fn report(&self, service: &str, failure: Option<&JobFailure>);
 
     /// A call that was let in was never made.
+    ///
+    /// # Contract
+    /// - `resilience.abandon`: gives the trial back and counts as nothing.
     fn abandon(&self, service: &str);
 }

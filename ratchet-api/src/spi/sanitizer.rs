@@ -7,5 +7,9 @@ use crate::JobFailure;
 /// nothing more.
 pub trait ErrorSanitizer: Send + Sync + 'static {
     /// The text to keep.
+    ///
+    /// # Contract
+    /// - `sanitizer.pure`: the same failure gives the same text; sanitizing that text again changes nothing more.
+    /// - `sanitizer.causes`: secrets in the causes are removed as well as those in the message.
     fn sanitize(&self, failure: &JobFailure) -> String;
 }

@@ -10,9 +10,15 @@ use crate::StoreResult;
 /// spreads news, this one hands out leases.
 #[async_trait]
 pub trait StartupCoordinator: Send + Sync + 'static {
-    /// Whether this node may do `action` now. At most one node gets `true` until the lease runs out or is released.
+    /// Whether this node may do `action` now.
+    ///
+    /// # Contract
+    /// - `startup.exclusive`: at most one node gets `true` until the lease runs out or is released.
     async fn try_acquire(&self, action: &str, lease: Duration) -> StoreResult<bool>;
 
-    /// Ends the lease early. Nothing happens if this node does not hold it.
+    /// Ends the lease early.
+    ///
+    /// # Contract
+    /// - `startup.release`: nothing happens if this node does not hold it.
     async fn release(&self, action: &str) -> StoreResult<()>;
 }
