@@ -1,6 +1,7 @@
 //! Project commands: `cargo xtask --help`.
 
 mod servers;
+mod test;
 mod verify;
 
 use std::{
@@ -23,6 +24,13 @@ enum Command {
     /// Real database servers for tests and benchmarks
     #[command(subcommand)]
     Servers(servers::ServersCommand),
+    /// Run every test against real servers, which it starts and stops by itself
+    ///
+    /// Servers that are up already are used and left up. The last line is the sum of all tests.
+    #[command(after_help = "Examples:\n  \
+        cargo xtask test\n  \
+        RATCHET_TEST_POSTGRES_URL=postgres://me@db/test cargo xtask test     use your own server")]
+    Test,
     /// Check formatting, lints, documentation, dependencies and texts; changes nothing
     #[command(after_help = "Example:\n  cargo xtask verify")]
     Verify,
@@ -35,6 +43,7 @@ fn main() -> ExitCode {
     let workspace = workspace();
     let outcome = match &Cli::parse().command {
         Command::Servers(command) => servers::run(command, &workspace),
+        Command::Test => test::test(&workspace),
         Command::Verify => verify::verify(&workspace),
         Command::Fix => verify::fix(&workspace),
     };

@@ -150,8 +150,21 @@ fn bring_down(cache: &Cache, name: Name, wipe: bool) -> Result<&'static str> {
     Ok(said)
 }
 
+/// The servers of this checkout that run now.
+pub(crate) fn running(workspace: &Path) -> Result<Vec<Name>> {
+    let cache = Cache::open(workspace)?;
+    let mut names = Vec::new();
+    for name in Name::ALL {
+        let record = Record::read(&cache.server_folder(name.as_str())?);
+        if record.and_then(|r| r.process).is_some_and(|process| process.is_alive()) {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
 /// Prints `export` lines for the servers that are up.
-pub(crate) fn env(workspace: &Path, names: &[Name]) -> Result<()> {
+pub(super) fn env(workspace: &Path, names: &[Name]) -> Result<()> {
     let cache = Cache::open(workspace)?;
     let mut missing = Vec::new();
     for name in names {

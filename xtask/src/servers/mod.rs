@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 
-pub(crate) use self::lifecycle::{down, env, up};
+pub(crate) use self::lifecycle::{Running, RunningSince, down, running, up};
 use self::{
     cache::Cache,
     probe::{Answer, ServerUrl},
@@ -197,6 +197,6 @@ pub(crate) fn run(command: &ServersCommand, workspace: &Path) -> Result<()> {
     match command {
         ServersCommand::Up { names, durable } => up(workspace, &names.chosen(), *durable).map(drop),
         ServersCommand::Down { names, wipe } => down(workspace, &names.chosen(), *wipe),
-        ServersCommand::Env { names } => env(workspace, &names.chosen()),
+        ServersCommand::Env { names } => lifecycle::env(workspace, &names.chosen()),
     }
 }

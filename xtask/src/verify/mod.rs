@@ -122,8 +122,13 @@ fn tool(command: &mut Command) -> Result<Violations> {
     if out.status.success() {
         return Ok(Vec::new());
     }
+    // What cargo did on the way there is of no interest.
+    const PROGRESS: [&str; 6] =
+        ["Checking ", "Compiling ", "Documenting ", "Downloading ", "Downloaded ", "Blocking "];
+    let is_progress = |line: &&str| PROGRESS.iter().any(|word| line.trim_start().starts_with(word));
     let text = [out.stdout, out.stderr].concat();
-    Ok(String::from_utf8_lossy(&text).lines().map(str::to_owned).collect())
+    let text = String::from_utf8_lossy(&text);
+    Ok(text.lines().filter(|line| !is_progress(line)).map(str::to_owned).collect())
 }
 
 #[derive(Debug, Default)]
