@@ -87,6 +87,7 @@ pub async fn an_old_fence_after_a_new_claim_changes_nothing(fx: Fixture) {
     let first = a.running(job()).await;
     a.end(&first, handed_back(HandBackReason::Released)).await;
     for holder in [&b, &a] {
+        fx.advance(DELAY);
         let second = holder.take(first.id).await;
         let before = a.job(first.id).await;
         assert_eq!(a.commit(ran(&first, succeeded())).await, Verdict::LeaseLost);
