@@ -3,6 +3,7 @@
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
 use std::collections::BTreeSet;
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,7 +67,7 @@ async fn listed(peer: &Peer, owner: &Owner) -> Option<Node> {
 }
 
 async fn recover(dead: &Owner, to: &Peer) -> Vec<JobClaim> {
-    to.store.recover(std::slice::from_ref(dead), &to.owner, 10).await.expect("recover answers")
+    to.store.recover(from_ref(dead), &to.owner, 10).await.expect("recover answers")
 }
 
 async fn cancel(peer: &Peer, id: JobId) {
@@ -174,7 +175,7 @@ pub async fn a_lease_that_ran_out_can_be_renewed(fx: Fixture) {
     let (node, other) = (fx.node_with_lease("node", SECOND).await, fx.node("other").await);
     let held = node.running(job()).await;
     fx.advance(HOUR);
-    assert_eq!(told(&other).await.dead, [node.owner.clone()], "it counts as dead meanwhile");
+    assert_eq!(told(&other).await.dead, from_ref(&node.owner), "it counts as dead meanwhile");
     assert!(beat(&node, SECOND).await.accepted, "nobody took its jobs");
     assert_eq!(told(&other).await.dead, []);
     assert_eq!(recover(&node.owner, &other).await, []);
@@ -245,7 +246,7 @@ pub async fn an_owner_is_dead_from_the_millisecond_its_lease_ends(fx: Fixture) {
     fx.advance(Duration::from_millis(299));
     assert_eq!(told(&observer).await.dead, []);
     fx.advance(MILLI);
-    assert_eq!(told(&observer).await.dead, [node.owner.clone()]);
+    assert_eq!(told(&observer).await.dead, from_ref(&node.owner));
     let moved = recover(&node.owner, &observer).await;
     assert_eq!(moved.len(), 1);
     assert_eq!(told(&observer).await.dead, [], "it holds nothing any more");
@@ -328,7 +329,8 @@ pub async fn next_due_is_the_earliest_job_that_is_not_due_yet(fx: Fixture) {
     let family = blocked(&node, Due::After(SECOND * 20)).await;
     assert_eq!(told(&node).await.next_due, Some(at(40)), "nor a blocked one: {:?}", family.id());
     fx.advance(SECOND * 40);
-    assert!(told(&node).await.due_work);
+    let reply = told(&node).await;
+    assert_eq!((reply.due_work, reply.next_due), (true, Some(at(50))), "one that is due is told as due work");
     worker.take(mail).await;
     assert_eq!(told(&node).await.next_due, Some(at(50)), "nor a running one");
     cancel(&node, late).await;
