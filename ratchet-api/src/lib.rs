@@ -29,7 +29,9 @@ mod text;
 mod time;
 mod unknown;
 
-pub use backoff::*;
+#[doc(hidden)]
+pub use async_trait::async_trait as __async_trait;
+pub use backoff::Backoff;
 pub use edge::{Comparison, Condition, Edge, EdgeState, ResultTest};
 pub use enlist::Enlist;
 pub use error::{ControlError, StoreError, StoreErrorKind, StoreResult, SubmitError};
@@ -37,7 +39,7 @@ pub use event::{EventHeader, JobEvent, JobEventKind};
 pub use failure::{JobFailure, RetryAdvice, Sanitized};
 pub use id::{BatchId, Fence, InvalidOwner, JobId, Owner};
 pub use job::{Due, Ending, Job, JobClaim, JobPayload, JobPriority, JobSpec, JobType, Needs, NewJob};
-pub use limits::*;
+pub use limits::Limits;
 pub use outcome::{
     DeadReason, Effect, End, ErrorRecord, Fingerprint, HandBackReason, Outcome, Recorded, Run, Verdict,
 };

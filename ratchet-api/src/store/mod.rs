@@ -18,6 +18,7 @@ mod batch_status;
 mod bulk;
 mod claim;
 mod crud;
+mod delegate;
 mod ext;
 mod info;
 mod lock;

@@ -11,8 +11,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use super::{
-    cache::{Cache, Manifest, remove_folder},
-    process::{Launch, find_program, is_root},
+    cache::{Base, Manifest, remove_folder},
+    process::{Launch, find_program},
     screen::{Screen, Total, megabytes},
 };
 
@@ -25,26 +25,26 @@ pub(crate) enum Origin {
     Sid,
 }
 
-/// Unpacks `package` and what it needs; returns the root of the unpacked files.
-pub(crate) fn unpack(cache: &Cache, package: &str, origin: Origin, screen: &Screen) -> Result<PathBuf> {
+/// Unpacks `package` and what it needs below `base`; returns the root of the unpacked files.
+pub(crate) fn unpack(base: &Base, package: &str, origin: Origin, screen: &Screen) -> Result<PathBuf> {
     let what = match origin {
         Origin::Machine => package.to_owned(),
         Origin::Sid => format!("{package} from sid"),
     };
-    let _lock = cache.lock_shared(package, screen)?;
-    let root = cache.shared("roots").join(package);
+    let _lock = base.lock(package, screen)?;
+    let root = base.folder("roots").join(package);
     if Manifest::is_complete(&root, &what) {
         return Ok(root);
     }
     if find_program("apt-get").is_none() || find_program("dpkg-deb").is_none() {
-        bail!("there is no apt-get on this machine to fetch it with");
+        bail!("it is not on this machine, and there is no apt-get to fetch it with");
     }
-    let fetch = Fetch { private: cache.shared("apt").join(package), package, origin, screen };
+    let fetch = Fetch { private: base.folder("apt").join(package), package, origin, screen };
     let files = fetch.download().or_else(|err| {
         screen.say(format!("fetching failed, once more with a fresh index: {err}"));
         fetch.download()
     })?;
-    let draft = cache.shared("roots").join(format!("{package}.new"));
+    let draft = base.folder("roots").join(format!("{package}.new"));
     remove_folder(&draft)?;
     fs::create_dir_all(&draft)?;
     screen.say(format!("unpacking {} packages", files.len()));
@@ -62,36 +62,18 @@ pub(crate) fn unpack(cache: &Cache, package: &str, origin: Origin, screen: &Scre
     Ok(root)
 }
 
-/// Installs a package of the machine's own sources with apt-get; needs root.
-pub(crate) fn install(cache: &Cache, package: &str, screen: &Screen) -> Result<()> {
-    if find_program("apt-get").is_none() {
-        bail!("it is not on this machine, and there is no apt-get to install it with");
+/// Lets a program below `root` find the libraries that came with it; the rest is the system's.
+pub(crate) fn with_libraries(launch: Launch, root: &Path) -> Launch {
+    let folders = [root.join("usr/lib"), root.join("lib")];
+    let below = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
+    let libraries: Vec<PathBuf> = below
+        .map(|entry| entry.path())
+        .filter(|path| path.to_string_lossy().ends_with("-linux-gnu"))
+        .collect();
+    match std::env::join_paths(libraries) {
+        Ok(path) if !path.is_empty() => launch.env("LD_LIBRARY_PATH", path),
+        _ => launch,
     }
-    if !is_root() {
-        bail!("it is not on this machine; `apt-get install {package}` (as root) brings it");
-    }
-    let _lock = cache.lock_shared("apt-get", screen)?;
-    let logs = cache.shared("logs");
-    fs::create_dir_all(&logs)?;
-    let log = logs.join(format!("{package}.log"));
-    let install = || {
-        screen.say(format!("installing the package {package}"));
-        let mut child = quiet_apt()
-            .args(["install", "-y", "--no-install-recommends", package])
-            .start("apt-get install", &log)?;
-        let done = screen.watch(&mut child, Path::new("/var/cache/apt/archives"), Total::Unknown)?;
-        if !done {
-            bail!("apt-get install failed\n  {}", super::screen::tail(&log, 15));
-        }
-        Ok(())
-    };
-    screen.say("reading the package index");
-    quiet_apt().arg("update").run("apt-get update", &log)?;
-    install().or_else(|err| {
-        screen.say(format!("once more with a fresh index: {err}"));
-        quiet_apt().arg("update").run("apt-get update", &log)?;
-        install()
-    })
 }
 
 fn quiet_apt() -> Launch {

@@ -13,7 +13,10 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{process::ProcessId, screen::Screen};
+use super::{
+    process::{ProcessId, User},
+    screen::Screen,
+};
 
 /// The variable that moves the cache elsewhere.
 pub(crate) const VARIABLE: &str = "RATCHET_CACHE";
@@ -39,9 +42,14 @@ impl Cache {
         Ok(cache)
     }
 
-    /// A folder for something downloaded, shared between checkouts.
-    pub(crate) fn shared(&self, name: &str) -> PathBuf {
-        self.root.join(name)
+    /// The folders that a server under this account can use: the cache, unless root's home, which
+    /// nobody else may enter, is in the way.
+    pub(crate) fn base_for(&self, user: Option<&User>) -> Base {
+        const REACHABLE: &str = "/var/cache/ratchet";
+        match user {
+            Some(user) if !user.can_reach(&self.root.join("roots")) => Base(REACHABLE.into()),
+            _ => Base(self.root.clone()),
+        }
     }
 
     /// The folder of one server of this checkout, made if need be.
@@ -51,19 +59,9 @@ impl Cache {
         Ok(folder)
     }
 
-    /// The same folder below another base, for a server whose account cannot reach the cache.
-    pub(crate) fn below(&self, base: &Path, server: &str) -> PathBuf {
-        base.join("checkouts").join(&self.checkout).join(server)
-    }
-
-    /// Waits until no other run works on `name`; the lock goes when the value is dropped.
-    pub(crate) fn lock_shared(&self, name: &str, screen: &Screen) -> Result<Lock> {
-        Lock::take(&self.root.join("locks"), name, screen)
-    }
-
-    /// The same without waiting: `None` while another run has it.
-    pub(crate) fn try_lock_shared(&self, name: &str) -> Result<Option<Lock>> {
-        Lock::open(&self.root.join("locks"), name)?.try_take()
+    /// Where one server of this checkout keeps its data.
+    pub(crate) fn data_folder(&self, base: &Base, server: &str) -> PathBuf {
+        base.folder("checkouts").join(&self.checkout).join(server).join("data")
     }
 
     /// Waits until no other run changes this checkout's servers.
@@ -73,6 +71,26 @@ impl Cache {
 
     fn checkout_folder(&self) -> PathBuf {
         self.root.join("checkouts").join(&self.checkout)
+    }
+}
+
+/// A folder for what checkouts share.
+#[derive(Debug, Clone)]
+pub(crate) struct Base(PathBuf);
+
+impl Base {
+    pub(crate) fn folder(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Waits until no other run works on `name`; the lock goes when the value is dropped.
+    pub(crate) fn lock(&self, name: &str, screen: &Screen) -> Result<Lock> {
+        Lock::take(&self.folder("locks"), name, screen)
+    }
+
+    /// The same without waiting: `None` while another run has it.
+    pub(crate) fn try_lock(&self, name: &str) -> Result<Option<Lock>> {
+        Lock::open(&self.folder("locks"), name)?.try_take()
     }
 }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Installation, Name, Place, Server, Settings,
-    cache::{Cache, Lock, Record, remove_folder},
+    cache::{Base, Cache, Lock, Record, remove_folder},
     probe::{Answer, ServerUrl, url::redacted},
     process::{ProcessId, boot_id},
     screen::{Screen, tail},
@@ -25,8 +25,6 @@ const START_LIMIT: Duration = Duration::from_secs(120);
 const STARTS: usize = 5;
 /// What PostgreSQL says for a moment after it was killed: its children have not ended yet.
 const LEFTOVERS: [&str; 2] = ["postmaster.pid", "still in use"];
-/// Where a server's data lies when root runs it under an account that cannot enter root's home.
-const REACHABLE: &str = "/var/cache/ratchet";
 
 /// A server that can be used now.
 #[derive(Debug, Clone)]
@@ -295,7 +293,7 @@ impl Start<'_> {
     /// Makes sure that there is a data folder that fits; tells whether it was there before.
     fn prepare(&self, durable: bool) -> Result<(Place, bool)> {
         let mark = DataMark {
-            folder: self.data_folder(),
+            folder: self.cache.data_folder(&self.base(), self.name.as_str()),
             version: self.programs.version.clone(),
             durable,
             // What was not synced did not survive a crash of the machine in good order.
@@ -322,14 +320,8 @@ impl Start<'_> {
         Ok((place, false))
     }
 
-    fn data_folder(&self) -> PathBuf {
-        let ours = self.folder.join("data");
-        match &self.programs.user {
-            Some(user) if !user.can_reach(&ours) => {
-                self.cache.below(Path::new(REACHABLE), self.name.as_str()).join("data")
-            }
-            _ => ours,
-        }
+    fn base(&self) -> Base {
+        self.cache.base_for(self.programs.user.as_ref())
     }
 
     /// A port that nobody listens on, with a lock that keeps other checkouts' starts away from it.
@@ -338,7 +330,7 @@ impl Start<'_> {
         for candidate in wanted.into_iter().chain(std::iter::repeat_n(0, TRIES)) {
             let Ok(listener) = TcpListener::bind(("127.0.0.1", candidate)) else { continue };
             let port = listener.local_addr()?.port();
-            if let Some(lock) = self.cache.try_lock_shared(&format!("port-{port}"))? {
+            if let Some(lock) = self.cache.base_for(None).try_lock(&format!("port-{port}"))? {
                 return Ok((port, lock));
             }
         }

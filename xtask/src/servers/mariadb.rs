@@ -27,10 +27,11 @@ impl Server for Mariadb {
         if let Some(program) = find_program("mariadbd") {
             let program = fs::canonicalize(program)?;
             let base = program.parent().and_then(Path::parent).unwrap_or(Path::new("/usr"));
-            return installation(&program, base);
+            return installation(Launch::new(&program), base);
         }
-        let root = apt::unpack(cache, "mariadb-server-core", Origin::Machine, screen)?;
-        installation(&root.join("usr/sbin/mariadbd"), &root.join("usr"))
+        let root = apt::unpack(&cache.base_for(None), "mariadb-server-core", Origin::Machine, screen)?;
+        let program = apt::with_libraries(Launch::new(root.join("usr/sbin/mariadbd")), &root);
+        installation(program, &root.join("usr"))
             .with_context(|| format!("mariadbd does not run: remove {} and try again", root.display()))
     }
 
@@ -89,23 +90,10 @@ fn scripts(base: &Path) -> Result<PathBuf> {
         .with_context(|| format!("no {} below {}", SYSTEM_TABLES[0], base.display()))
 }
 
-fn installation(program: &Path, base: &Path) -> Result<Installation> {
+fn installation(program: Launch, base: &Path) -> Result<Installation> {
     let share = scripts(base)?;
-    let mut server = Launch::new(program)
-        .arg("--no-defaults")
-        .path_arg("--basedir", base)
-        .path_arg("--lc-messages-dir", &share);
-    // Libraries that came along with an unpacked server; the rest is the system's.
-    let libraries: Vec<PathBuf> = fs::read_dir(base.join("lib"))
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.to_string_lossy().ends_with("-linux-gnu"))
-        .collect();
-    if base != Path::new("/usr") && !libraries.is_empty() {
-        server = server.env("LD_LIBRARY_PATH", std::env::join_paths(libraries)?);
-    }
+    let mut server =
+        program.arg("--no-defaults").path_arg("--basedir", base).path_arg("--lc-messages-dir", &share);
     let plugins = base.join("lib/mysql/plugin");
     if plugins.is_dir() {
         server = server.path_arg("--plugin-dir", &plugins);

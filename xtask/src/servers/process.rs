@@ -186,6 +186,11 @@ impl Launch {
         self
     }
 
+    /// Another program of the same folder, with the same environment and no arguments.
+    pub(crate) fn sibling(&self, name: &str) -> Self {
+        Self { program: self.program.with_file_name(name), args: Vec::new(), ..self.clone() }
+    }
+
     /// `--name=path`
     pub(crate) fn path_arg(self, name: &str, path: &Path) -> Self {
         let mut arg = OsString::from(name);
