@@ -1,6 +1,10 @@
 //! Project commands: `cargo xtask --help`.
 
+mod contracts;
+mod mutants;
+mod requirements;
 mod servers;
+mod tck;
 mod test;
 mod verify;
 
@@ -31,6 +35,10 @@ enum Command {
         cargo xtask test\n  \
         RATCHET_TEST_POSTGRES_URL=postgres://me@db/test cargo xtask test     use your own server")]
     Test,
+    /// The conformance suite of stores: run it, list it, check it against the contract and with mutants
+    Tck(tck::TckCommand),
+    /// Which tests show which requirement
+    Requirements(requirements::RequirementsCommand),
     /// Check formatting, lints, documentation, dependencies and texts; changes nothing
     #[command(after_help = "Example:\n  cargo xtask verify")]
     Verify,
@@ -44,6 +52,8 @@ fn main() -> ExitCode {
     let outcome = match &Cli::parse().command {
         Command::Servers(command) => servers::run(command, &workspace),
         Command::Test => test::test(&workspace),
+        Command::Tck(command) => tck::run(command, &workspace),
+        Command::Requirements(command) => requirements::run(command, &workspace),
         Command::Verify => verify::verify(&workspace),
         Command::Fix => verify::fix(&workspace),
     };

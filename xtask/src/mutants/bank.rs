@@ -1,0 +1,187 @@
+//! The bank: broken stores as small changes of text, one file an area in `ratchet-tck/mutants`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+/// Where the bank lies.
+pub(crate) const FOLDER: &str = "ratchet-tck/mutants";
+/// The area of mutants of the pure rules, which no case of a store may see.
+const PURE: &str = "api";
+
+/// One wrong change, and the rule that it breaks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mutant {
+    pub(crate) area: String,
+    pub(crate) name: String,
+    pub(crate) rule: String,
+    pub(crate) file: String,
+    pub(crate) find: String,
+    pub(crate) replace: String,
+    pub(crate) suite: Suite,
+}
+
+/// The tests that must catch a mutant.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Suite {
+    /// The conformance suite on the memory store.
+    #[default]
+    Memory,
+    /// The unit tests of `ratchet-api`.
+    Api,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    mutant: Vec<Entry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: String,
+    rule: String,
+    file: String,
+    find: String,
+    replace: String,
+    #[serde(default)]
+    suite: Suite,
+}
+
+/// Reads the bank and makes sure that every mutant still fits the sources.
+pub(crate) fn load(workspace: &Path) -> Result<Vec<Mutant>> {
+    let mut bank = Vec::new();
+    for path in files(&workspace.join(FOLDER))? {
+        let area = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let text = fs::read_to_string(&path)?;
+        bank.extend(parse(&area, &text).with_context(|| format!("{FOLDER}/{area}.toml"))?);
+    }
+    let areas: BTreeSet<&str> = ratchet_tck::cases::all().map(|case| case.area).collect();
+    let problems = problems(&bank, &areas, |file| fs::read_to_string(workspace.join(file)).ok());
+    if !problems.is_empty() {
+        bail!("the bank of mutants is not in order:\n  {}", problems.join("\n  "));
+    }
+    Ok(bank)
+}
+
+fn files(folder: &Path) -> Result<Vec<std::path::PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    files.retain(|file| file.extension().is_some_and(|e| e == "toml"));
+    files.sort();
+    Ok(files)
+}
+
+fn parse(area: &str, text: &str) -> Result<Vec<Mutant>> {
+    let file: File = toml::from_str(text)?;
+    let mutant = |Entry { name, rule, file, find, replace, suite }| {
+        let area = area.to_owned();
+        Mutant { area, name, rule, file, find, replace, suite }
+    };
+    Ok(file.mutant.into_iter().map(mutant).collect())
+}
+
+/// What is wrong with the bank: a mutant that does not fit is a rule that nobody tests any more.
+fn problems(bank: &[Mutant], areas: &BTreeSet<&str>, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut names = BTreeMap::new();
+    for mutant in bank {
+        let Mutant { area, name, .. } = mutant;
+        if let Some(first) = names.insert(name, area) {
+            problems.push(format!("{area}: `{name}` is the name of a mutant of {first} already"));
+        }
+        if !areas.contains(area.as_str()) && area != PURE {
+            problems.push(format!("{area}: `{name}` belongs to an area that the suite does not have"));
+        }
+        let fits = read(&mutant.file)
+            .with_context(|| format!("{} does not exist", mutant.file))
+            .and_then(|text| mutant.apply(&text));
+        if let Err(error) = fits {
+            problems.push(format!("{area}: `{name}`: {error:#}"));
+        }
+    }
+    let covered: BTreeSet<&str> = bank.iter().map(|mutant| mutant.area.as_str()).collect();
+    let bare = areas.iter().filter(|area| !covered.contains(*area));
+    problems.extend(bare.map(|area| format!("{area}: no mutant shows that its cases can fail")));
+    problems
+}
+
+impl Mutant {
+    /// The text of its file with the change made.
+    pub(crate) fn apply(&self, text: &str) -> Result<String> {
+        if self.find == self.replace {
+            bail!("it changes nothing");
+        }
+        match text.matches(&self.find).count() {
+            1 => Ok(text.replacen(&self.find, &self.replace, 1)),
+            count => bail!("its text occurs {count} times in {}, not once", self.file),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLAIM: &str = r#"
+        [[mutant]]
+        name = "claim-ignores-due"
+        rule = "claim.due: only due jobs are claimed"
+        file = "claim.rs"
+        find = "due <= now"
+        replace = "true"
+    "#;
+
+    fn claim() -> Vec<Mutant> {
+        parse("claim", CLAIM).unwrap()
+    }
+
+    fn check(bank: &[Mutant], areas: &[&str], source: &str) -> Vec<String> {
+        problems(bank, &areas.iter().copied().collect(), |file| {
+            (file == "claim.rs").then(|| source.to_owned())
+        })
+    }
+
+    #[test]
+    fn a_mutant_changes_the_one_place_that_it_names() {
+        let [mutant] = claim().try_into().unwrap();
+        assert_eq!(mutant.suite, Suite::Memory);
+        assert_eq!(mutant.apply("if due <= now {").unwrap(), "if true {");
+    }
+
+    #[test]
+    fn a_mutant_that_no_longer_fits_is_stale() {
+        let stale = |source| check(&claim(), &["claim"], source);
+        assert_eq!(stale("due <= now"), Vec::<String>::new());
+        let gone = "claim: `claim-ignores-due`: its text occurs 0 times in claim.rs, not once";
+        assert_eq!(stale("due < now"), [gone]);
+        assert!(stale("due <= now || due <= now")[0].contains("occurs 2 times"));
+        let mut elsewhere = claim();
+        elsewhere[0].file = "gone.rs".into();
+        let missing = "claim: `claim-ignores-due`: gone.rs does not exist";
+        assert_eq!(check(&elsewhere, &["claim"], ""), [missing]);
+    }
+
+    #[test]
+    fn names_are_unique_and_areas_those_of_the_suite() {
+        let twice: Vec<Mutant> = claim().into_iter().chain(claim()).collect();
+        let found = check(&twice, &["claim"], "due <= now");
+        assert_eq!(found, ["claim: `claim-ignores-due` is the name of a mutant of claim already"]);
+        let found = check(&claim(), &["lock"], "due <= now");
+        let strange = "claim: `claim-ignores-due` belongs to an area that the suite does not have";
+        assert_eq!(found, [strange, "lock: no mutant shows that its cases can fail"]);
+    }
+
+    #[test]
+    fn a_misspelt_field_is_refused() {
+        assert!(parse("claim", &CLAIM.replace("replace", "replacement")).is_err());
+        assert!(parse("claim", &format!("{CLAIM}\nsuite = \"postgres\"")).is_err());
+    }
+}

@@ -1,0 +1,238 @@
+//! Tries mutants one after the other in a copy of the sources.
+
+use std::{
+    fs::{self, File},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::{
+    bank::{Mutant, Suite},
+    scratch::{Scratch, write_if_changed},
+};
+use crate::tck::output::Results;
+
+/// A suite that takes so many times as long as it does without a mutant hangs …
+const PATIENCE: u32 = 4;
+/// … but never sooner than this, for machines that build at the same time.
+const LEAST_PATIENCE: Duration = Duration::from_secs(20);
+/// For the first run, of which nothing is known.
+const FIRST_LIMIT: Duration = Duration::from_secs(300);
+
+/// How a mutant fared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// These tests failed.
+    Caught(Vec<String>),
+    /// The suite hung; these tests had failed by then.
+    Hung(Vec<String>),
+    /// The suite broke off without a verdict.
+    Crashed,
+    /// Every test passed.
+    Missed,
+    /// It does not compile, so it shows nothing.
+    Broken(String),
+}
+
+/// One who tries mutants.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    scratch: Scratch,
+    cores: usize,
+    /// How long each suite may take, once that is known.
+    limits: [Option<Duration>; 2],
+}
+
+/// A finished run of a test program.
+#[derive(Debug)]
+struct Run {
+    results: Results,
+    /// `None` if it had to be killed.
+    success: Option<bool>,
+    took: Duration,
+}
+
+enum Build {
+    Program(PathBuf),
+    Broken(String),
+}
+
+impl Worker {
+    pub(crate) const fn new(scratch: Scratch, cores: usize) -> Self {
+        Self { scratch, cores, limits: [None; 2] }
+    }
+
+    /// Whether it has built something before.
+    pub(crate) fn is_warm(&self) -> bool {
+        self.scratch.target().exists()
+    }
+
+    /// Builds with every core, for others to take over.
+    pub(crate) fn warm_up(&self) -> Result<()> {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        [Suite::Memory, Suite::Api].into_iter().try_for_each(|suite| self.build(suite, cores).map(drop))
+    }
+
+    /// Starts from what another has built.
+    pub(crate) fn take_over(&self, other: &Self) -> Result<()> {
+        self.scratch.take_over_build(&other.scratch)
+    }
+
+    /// Tries one mutant. The copy is as before afterwards.
+    pub(crate) fn try_mutant(&mut self, mutant: &Mutant) -> Result<Fate> {
+        let limit = self.limit(mutant.suite)?;
+        let path = self.scratch.sources().join(&mutant.file);
+        let original = fs::read_to_string(&path)?;
+        write_if_changed(&path, mutant.apply(&original)?.as_bytes())?;
+        let fate = self.fate(mutant.suite, limit);
+        write_if_changed(&path, original.as_bytes())?;
+        fate
+    }
+
+    fn fate(&self, suite: Suite, limit: Duration) -> Result<Fate> {
+        let program = match self.build(suite, self.cores)? {
+            Build::Program(program) => program,
+            Build::Broken(errors) => return Ok(Fate::Broken(errors)),
+        };
+        let run = self.run(&program, limit)?;
+        let mut failed: Vec<String> = run.results.failed.iter().map(|name| suite.test_id(name)).collect();
+        failed.sort();
+        Ok(match run.success {
+            None => Fate::Hung(failed),
+            Some(true) => Fate::Missed,
+            Some(false) if failed.is_empty() => Fate::Crashed,
+            Some(false) => Fate::Caught(failed),
+        })
+    }
+
+    /// How long a suite may take. The first time, it runs without a mutant: it has to pass.
+    fn limit(&mut self, suite: Suite) -> Result<Duration> {
+        if let Some(limit) = self.limits[suite as usize] {
+            return Ok(limit);
+        }
+        let program = match self.build(suite, self.cores)? {
+            Build::Program(program) => program,
+            Build::Broken(errors) => bail!("the sources do not compile:\n{errors}"),
+        };
+        let run = self.run(&program, FIRST_LIMIT)?;
+        match run.success {
+            Some(true) => {}
+            None => bail!("the suite hangs without any mutant"),
+            Some(false) => bail!("tests fail without any mutant: {}", run.results.failed.join(", ")),
+        }
+        let limit = (run.took * PATIENCE).max(LEAST_PATIENCE);
+        self.limits[suite as usize] = Some(limit);
+        Ok(limit)
+    }
+
+    /// Builds a suite without running it.
+    fn build(&self, suite: Suite, cores: usize) -> Result<Build> {
+        let output = crate::cargo()
+            .args(["test", "--no-run", "--quiet", "--message-format=json"])
+            .args(suite.selection())
+            .args(["--jobs", &cores.to_string()])
+            .current_dir(self.scratch.sources())
+            .env("CARGO_TARGET_DIR", self.scratch.target())
+            // Whatever the caller's flags are, a change of them would build everything anew.
+            .env_remove("RUSTFLAGS")
+            .stdin(Stdio::null())
+            .output()
+            .context("cannot run cargo")?;
+        let messages = String::from_utf8_lossy(&output.stdout);
+        let messages: Vec<Value> =
+            messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        if output.status.success() {
+            let program = messages.iter().find_map(|m| m["executable"].as_str());
+            return Ok(Build::Program(program.context("cargo built no test program")?.into()));
+        }
+        let errors: Vec<&str> = messages
+            .iter()
+            .filter(|m| m["message"]["level"] == "error")
+            .filter_map(|m| m["message"]["rendered"].as_str())
+            .collect();
+        if errors.is_empty() {
+            bail!("cargo failed:\n{}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(Build::Broken(errors.concat()))
+    }
+
+    fn run(&self, program: &Path, limit: Duration) -> Result<Run> {
+        let log = self.scratch.target().join("suite.log");
+        let child = Command::new(program)
+            .current_dir(self.scratch.sources())
+            .stdin(Stdio::null())
+            .stdout(File::create(&log)?)
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot run {}", program.display()))?;
+        let begun = Instant::now();
+        let success = wait(child, limit)?;
+        let output = fs::read(&log)?;
+        let results = Results::of(&String::from_utf8_lossy(&output));
+        Ok(Run { results, success, took: begun.elapsed() })
+    }
+}
+
+/// Waits for the end and tells whether it was a good one; `None` if the process had to be killed.
+fn wait(mut child: Child, limit: Duration) -> Result<Option<bool>> {
+    const STEP: Duration = Duration::from_millis(10);
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status.success()));
+        }
+        if begun.elapsed() > limit {
+            // Its group is its own, so nothing that it started stays behind.
+            let group = format!("-{}", child.id());
+            Command::new("sh").args(["-c", "kill -s KILL -- \"$1\"", "sh", &group]).status()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(STEP);
+    }
+}
+
+impl Suite {
+    /// What to tell cargo.
+    const fn selection(self) -> &'static [&'static str] {
+        match self {
+            Self::Memory => &["--package", "ratchet-store-memory", "--test", "tck"],
+            Self::Api => &["--package", "ratchet-api", "--lib"],
+        }
+    }
+
+    /// A name that tells tests of different suites apart; cases keep theirs.
+    fn test_id(self, name: &str) -> String {
+        match self {
+            Self::Memory => name.to_owned(),
+            Self::Api => format!("ratchet-api::{name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Child {
+        Command::new("sh").args(["-c", script]).process_group(0).spawn().unwrap()
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_killed_with_what_it_started() {
+        assert_eq!(wait(shell("sleep 600 & wait"), Duration::from_millis(50)).unwrap(), None);
+    }
+
+    #[test]
+    fn a_program_that_ends_tells_how() {
+        assert_eq!(wait(shell("exit 0"), FIRST_LIMIT).unwrap(), Some(true));
+        assert_eq!(wait(shell("exit 101"), FIRST_LIMIT).unwrap(), Some(false));
+    }
+}

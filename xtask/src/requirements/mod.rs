@@ -1,0 +1,263 @@
+//! Which test shows which requirement, and whether that test can fail: `cargo xtask requirements`.
+//!
+//! A requirement is *shown* if a test that names it has caught a mutant, *asserted only* if none of its tests
+//! has, and *open* without a test. What only a reader can check is shown *by inspection* of a page.
+
+mod document;
+mod sources;
+
+use std::{
+    collections::BTreeSet,
+    fmt, fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde::Serialize;
+
+use self::{
+    document::{Item, LAST},
+    sources::Test,
+};
+use crate::mutants::{self, Report};
+
+const DOCUMENT: &str = "docs/requirements.md";
+
+/// `cargo xtask requirements …`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    cargo xtask requirements\n  \
+    cargo xtask requirements --run-mutants     try the mutants first, if their results are old\n  \
+    cargo xtask requirements --json target/requirements.json")]
+pub(crate) struct RequirementsCommand {
+    /// Write the whole table to this file as well
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Try the mutants first, unless their results are up to date
+    #[arg(long)]
+    run_mutants: bool,
+}
+
+/// One line of the table.
+#[derive(Debug, Serialize)]
+struct Row {
+    number: u16,
+    text: String,
+    state: State,
+    /// Where to read it, if no test can show it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    page: Option<String>,
+    tests: Vec<String>,
+    /// Mutants that these tests have caught.
+    kills: Vec<String>,
+}
+
+/// How well a requirement is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    Shown,
+    AssertedOnly,
+    ByInspection,
+    Open,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Shown => "shown",
+            Self::AssertedOnly => "asserted only",
+            Self::ByInspection => "by inspection",
+            Self::Open => "open",
+        })
+    }
+}
+
+/// Carries the command out. Open requirements are no error, a document that is not in order is.
+pub(crate) fn run(command: &RequirementsCommand, workspace: &Path) -> Result<()> {
+    let text = fs::read_to_string(workspace.join(DOCUMENT)).context(DOCUMENT)?;
+    let items = document::parse(&text)?;
+    check_pages(&items, |page| workspace.join(page).is_file())?;
+    let tests = tests(workspace)?;
+    check_numbers(&tests)?;
+    let report = kills(workspace, command.run_mutants)?;
+    let rows: Vec<Row> = items.into_iter().map(|item| row(item, &tests, &report)).collect();
+    for row in &rows {
+        println!("{}", line(row));
+    }
+    println!("{}", closing(&rows));
+    if let Some(file) = &command.json {
+        fs::write(file, serde_json::to_vec_pretty(&rows)?)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// Cases of the suite and marked unit tests.
+fn tests(workspace: &Path) -> Result<Vec<Test>> {
+    let cases = ratchet_tck::cases::all().map(|case| Test { id: case.id(), numbers: case.shows.to_vec() });
+    Ok(cases.chain(sources::scan(workspace)?).collect())
+}
+
+fn check_pages(items: &[Item], exists: impl Fn(&str) -> bool) -> Result<()> {
+    for item in items {
+        if let Some(page) = item.page.as_ref().filter(|page| !exists(page)) {
+            bail!("S{}: the page {page} does not exist", item.number);
+        }
+    }
+    Ok(())
+}
+
+fn check_numbers(tests: &[Test]) -> Result<()> {
+    for test in tests {
+        if let Some(number) = test.numbers.iter().find(|number| !(1..=LAST).contains(*number)) {
+            bail!("{} shows S{number}, which is not between S1 and S{LAST}", test.id);
+        }
+    }
+    Ok(())
+}
+
+/// What the mutants showed, as far as that still holds.
+fn kills(workspace: &Path, refresh: bool) -> Result<Report> {
+    let inputs = mutants::inputs(workspace)?;
+    let current = || Report::read(workspace).filter(|report| report.inputs == inputs);
+    if refresh
+        && !current().is_some_and(|report| report.is_complete())
+        && let Err(error) = mutants::run(workspace, &[], mutants::WORKERS)
+    {
+        // What was missed shows nothing; it is not this command that fails for it.
+        println!("mutants: {error:#}");
+    }
+    let hint = "`cargo xtask requirements --run-mutants` tries them";
+    let report = current();
+    match &report {
+        Some(report) if report.is_complete() => {}
+        Some(report) => {
+            println!("mutants: only {} of {} were tried; {hint}", report.mutants.len(), report.total);
+        }
+        None if Report::read(workspace).is_some() => {
+            println!("mutants: the results are older than the sources and do not count; {hint}");
+        }
+        None => println!("mutants: there are no results; {hint}"),
+    }
+    Ok(report.unwrap_or_default())
+}
+
+fn row(item: Item, tests: &[Test], report: &Report) -> Row {
+    let shows = |test: &&Test| test.numbers.contains(&item.number);
+    let tests: Vec<String> = tests.iter().filter(shows).map(|test| test.id.clone()).collect();
+    let caught = report.mutants.iter().filter(|m| m.caught_by.iter().any(|by| tests.contains(by)));
+    let kills: BTreeSet<String> = caught.map(|mutant| mutant.name.clone()).collect();
+    let state = match (tests.is_empty(), kills.is_empty()) {
+        (false, false) => State::Shown,
+        (false, true) => State::AssertedOnly,
+        (true, _) if item.page.is_some() => State::ByInspection,
+        (true, _) => State::Open,
+    };
+    let Item { number, text, page } = item;
+    Row { number, text, state, page, tests, kills: kills.into_iter().collect() }
+}
+
+fn line(row: &Row) -> String {
+    let evidence = match (&row.state, &row.page) {
+        (State::ByInspection, Some(page)) => page.clone(),
+        (State::Open, _) => shortened(&row.text),
+        _ => some_of(&row.tests),
+    };
+    let kills = match row.kills.as_slice() {
+        [] => String::new(),
+        kills => format!("  kills {}", some_of(kills)),
+    };
+    format!("{:<5} {:<14} {evidence}{kills}", format!("S{}", row.number), row.state)
+}
+
+fn shortened(text: &str) -> String {
+    const MOST: usize = 90;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// The first, and how many there are besides.
+fn some_of(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [only] => only.clone(),
+        [first, more @ ..] => format!("{first} (+{})", more.len()),
+    }
+}
+
+fn closing(rows: &[Row]) -> String {
+    let count = |state| rows.iter().filter(|row| row.state == state).count();
+    format!(
+        "shown {}, asserted only {}, by inspection {}, open {}, of {}",
+        count(State::Shown),
+        count(State::AssertedOnly),
+        count(State::ByInspection),
+        count(State::Open),
+        rows.len()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(number: u16, page: Option<&str>) -> Item {
+        Item { number, text: "It holds.".into(), page: page.map(str::to_owned) }
+    }
+
+    fn test(id: &str, numbers: &[u16]) -> Test {
+        Test { id: id.into(), numbers: numbers.to_vec() }
+    }
+
+    fn report() -> Report {
+        let json = r#"{"inputs": "", "total": 1, "mutants": [{
+            "name": "claims-twice", "rule": "", "verdict": "caught", "caught_by": ["claim::once"]}]}"#;
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn a_requirement_is_shown_by_a_test_that_caught_something() {
+        let tests = [test("claim::once", &[1]), test("claim::idle", &[1, 2])];
+        let rows: Vec<Row> = [item(1, None), item(2, None), item(3, None), item(4, Some("docs/a.md"))]
+            .into_iter()
+            .map(|item| row(item, &tests, &report()))
+            .collect();
+        let lines: Vec<String> = rows.iter().map(line).collect();
+        let expected = [
+            "S1    shown          claim::once (+1)  kills claims-twice",
+            "S2    asserted only  claim::idle",
+            "S3    open           It holds.",
+            "S4    by inspection  docs/a.md",
+        ];
+        assert_eq!(lines, expected);
+        assert_eq!(closing(&rows), "shown 1, asserted only 1, by inspection 1, open 1, of 4");
+    }
+
+    #[test]
+    fn a_test_names_only_numbers_that_exist() {
+        assert!(check_numbers(&[test("a", &[1, 194])]).is_ok());
+        let error = check_numbers(&[test("claim::odd", &[195])]).unwrap_err().to_string();
+        assert_eq!(error, "claim::odd shows S195, which is not between S1 and S194");
+        assert!(check_numbers(&[test("a", &[0])]).is_err());
+    }
+
+    #[test]
+    fn a_page_to_inspect_exists() {
+        let items = [item(187, Some("docs/a.md"))];
+        assert!(check_pages(&items, |_| true).is_ok());
+        let error = check_pages(&items, |_| false).unwrap_err().to_string();
+        assert_eq!(error, "S187: the page docs/a.md does not exist");
+    }
+
+    #[test]
+    fn the_document_of_this_checkout_is_in_order() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let items = document::parse(&fs::read_to_string(root.join(DOCUMENT)).unwrap()).unwrap();
+        assert_eq!(items.len(), 194);
+        check_numbers(&tests(&root).unwrap()).unwrap();
+    }
+}

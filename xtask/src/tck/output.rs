@@ -1,0 +1,62 @@
+//! What test programs print, read line by line.
+
+/// How the tests of one run ended, by name.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Results {
+    pub(crate) passed: Vec<String>,
+    pub(crate) failed: Vec<String>,
+    pub(crate) ignored: Vec<String>,
+}
+
+impl Results {
+    /// Reads a whole output.
+    pub(crate) fn of(output: &str) -> Self {
+        let mut results = Self::default();
+        output.lines().for_each(|line| results.line(line));
+        results
+    }
+
+    /// Takes note of a line `test name ... ok`; other lines say nothing.
+    pub(crate) fn line(&mut self, line: &str) {
+        let Some((name, word)) = line.strip_prefix("test ").and_then(|rest| rest.rsplit_once(" ... ")) else {
+            return;
+        };
+        let name = name.trim_end().trim_end_matches(" - should panic").to_owned();
+        match word.split([' ', ',']).next() {
+            Some("ok") => self.passed.push(name),
+            Some("FAILED") => self.failed.push(name),
+            Some("ignored") => self.ignored.push(name),
+            _ => {}
+        }
+    }
+
+    /// Adds the results of another run.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.passed.extend(other.passed);
+        self.failed.extend(other.failed);
+        self.ignored.extend(other.ignored);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_both_test_programs_are_understood() {
+        let output = "\
+running 5 tests
+test claim::a_job                  ... ok
+test lock::second_holder_is_refused ... FAILED
+test pause::later ... ignored
+test slow ... ignored, needs a server
+test id::tests::bad - should panic ... ok
+test hanging ...
+test result: FAILED. 2 passed; 1 failed; 2 ignored
+";
+        let results = Results::of(output);
+        assert_eq!(results.passed, ["claim::a_job", "id::tests::bad"]);
+        assert_eq!(results.failed, ["lock::second_holder_is_refused"]);
+        assert_eq!(results.ignored, ["pause::later", "slow"]);
+    }
+}
