@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::servers::{self, Name, Running, RunningSince};
 
 /// The stores of the design, with the servers that their tests need.
-const STORES: [(&str, &[Name]); 5] = [
+pub(crate) const STORES: [(&str, &[Name]); 5] = [
     ("memory", &[]),
     ("postgres", &[Name::Postgres]),
     ("mongodb", &[Name::Mongodb]),
@@ -63,7 +63,7 @@ fn servers_for(packages: &[String]) -> Vec<Name> {
     stores.flat_map(|(_, servers)| servers.iter().copied()).collect()
 }
 
-fn crate_of(store: &str) -> String {
+pub(crate) fn crate_of(store: &str) -> String {
     format!("ratchet-store-{store}")
 }
 

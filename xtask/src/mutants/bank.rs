@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 /// Where the bank lies.
-pub(crate) const FOLDER: &str = "ratchet-tck/mutants";
+const FOLDER: &str = "ratchet-tck/mutants";
 /// The area of mutants of the pure rules, which no case of a store may see.
 const PURE: &str = "api";
 

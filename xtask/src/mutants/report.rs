@@ -9,11 +9,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{
-    bank::{self, Mutant},
-    scratch::CRATES,
-    worker::Fate,
-};
+use super::{bank::Mutant, scratch::CRATES, worker::Fate};
 
 /// The results of the last runs over one state of the sources.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -95,14 +91,11 @@ impl Report {
     }
 }
 
-/// A digest of everything that the results depend on.
+/// A digest of everything that the results depend on; the bank lies in one of the crates.
 pub(crate) fn inputs(workspace: &Path) -> Result<String> {
     let mut files = vec![PathBuf::from("Cargo.lock"), PathBuf::from("Cargo.toml")];
     for folder in CRATES {
         collect(workspace, Path::new(folder), &mut files)?;
-    }
-    if !files.iter().any(|file| file.starts_with(bank::FOLDER)) {
-        collect(workspace, Path::new(bank::FOLDER), &mut files)?;
     }
     files.sort();
     let mut digest = Sha256::new();

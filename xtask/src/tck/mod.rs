@@ -21,7 +21,7 @@ use crate::{contracts, mutants};
     cargo xtask tck --mutants                     broken stores are caught\n  \
     cargo xtask tck --mutants claim --jobs 1")]
 pub(crate) struct TckCommand {
-    /// A store (memory, postgres, mysql, mariadb, sqlite, mongodb) and filters; only filters with --mutants
+    /// A store (memory, postgres, mysql, sqlite, mongodb) and filters; only filters with --mutants
     #[arg(value_name = "STORE|FILTER")]
     words: Vec<String>,
     /// List every case with the contracts and requirements that it shows

@@ -10,42 +10,28 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use super::output::Results;
-use crate::servers;
-
-/// The server that a store needs, if any.
-fn server_of(store: &str) -> Option<servers::Name> {
-    servers::Name::ALL.into_iter().find(|name| name.as_str() == store)
-}
-
-/// The crate that holds a store, as far as its name goes.
-fn package_of(store: &str) -> String {
-    // The two servers speak one dialect.
-    format!("ratchet-store-{}", if store == "mariadb" { "mysql" } else { store })
-}
+use crate::{
+    servers::{self, Name, Running},
+    test::{STORES, crate_of},
+};
 
 /// Runs every case, or those that a filter names, and says how they ended.
 pub(crate) fn run(workspace: &Path, store: &str, filters: &[String]) -> Result<()> {
-    let package = package_of(store);
-    if !workspace.join(&package).join("tests/tck.rs").is_file() {
-        bail!("there is no store `{store}`: {package}/tests/tck.rs does not exist");
-    }
+    let needed = servers_of(store)?;
     let all: Vec<String> = ratchet_tck::cases::all().map(ratchet_tck::Case::id).collect();
     let selections = if filters.is_empty() {
         vec![Vec::new()]
     } else {
         filters.iter().map(|filter| selection(filter, &all)).collect::<Result<_>>()?
     };
-    let variables = variables(workspace, store)?;
-    let mut results = Results::default();
-    let mut sound = true;
-    for selection in selections {
-        let mut command = crate::cargo();
-        command.args(["test", "--package", &package, "--test", "tck", "--"]).args(selection);
-        command.envs(variables.iter().map(|(name, url)| (name, url))).current_dir(workspace);
-        let (part, success) = stream(command)?;
-        results.extend(part);
-        sound &= success;
+    let before = servers::running(workspace)?;
+    let running = if needed.is_empty() { Vec::new() } else { servers::up(workspace, needed, false)? };
+    let outcome = run_all(workspace, store, selections, &running);
+    let ours: Vec<Name> = needed.iter().copied().filter(|name| !before.contains(name)).collect();
+    if !ours.is_empty() {
+        servers::down(workspace, &ours, false)?;
     }
+    let (results, sound) = outcome?;
     print!("{}", closing(&results));
     if !results.failed.is_empty() {
         bail!("{} cases failed on {store}", results.failed.len());
@@ -56,11 +42,30 @@ pub(crate) fn run(workspace: &Path, store: &str, filters: &[String]) -> Result<(
     Ok(())
 }
 
-/// The URL for the tests, from a server that is up or comes up now.
-fn variables(workspace: &Path, store: &str) -> Result<Vec<(&'static str, String)>> {
-    let Some(name) = server_of(store) else { return Ok(Vec::new()) };
-    let running = servers::up(workspace, &[name], false)?;
-    Ok(running.into_iter().map(|server| (server.name.variable(), server.url)).collect())
+fn servers_of(store: &str) -> Result<&'static [Name]> {
+    let known = STORES.iter().find(|(name, _)| *name == store);
+    let names = STORES.map(|(name, _)| name).join(", ");
+    known.map(|(_, servers)| *servers).with_context(|| format!("there is no store `{store}`, only {names}"))
+}
+
+/// Runs the suite once for each selection.
+fn run_all(
+    workspace: &Path,
+    store: &str,
+    selections: Vec<Vec<String>>,
+    running: &[Running],
+) -> Result<(Results, bool)> {
+    let mut results = Results::default();
+    let mut sound = true;
+    for selection in selections {
+        let mut command = crate::cargo();
+        command.args(["test", "--package", &crate_of(store), "--test", "tck", "--"]).args(selection);
+        command.envs(running.iter().map(|server| (server.name.variable(), &server.url)));
+        let (part, success) = stream(command.current_dir(workspace))?;
+        results.extend(part);
+        sound &= success;
+    }
+    Ok((results, sound))
 }
 
 /// The arguments that select what a filter names. Whoever asks for a case wants to see it run, also if the
@@ -76,7 +81,7 @@ fn selection(filter: &str, all: &[String]) -> Result<Vec<String>> {
 }
 
 /// Runs a test program, shows its lines as they come, and reads them.
-fn stream(mut command: Command) -> Result<(Results, bool)> {
+fn stream(command: &mut Command) -> Result<(Results, bool)> {
     let mut child = command.stdout(Stdio::piped()).spawn().context("cannot run cargo")?;
     let mut results = Results::default();
     if let Some(output) = child.stdout.take() {
@@ -155,9 +160,10 @@ mod tests {
     }
 
     #[test]
-    fn each_server_store_gets_its_server() {
-        assert_eq!(server_of("memory"), None);
-        assert_eq!(server_of("mongodb"), Some(servers::Name::Mongodb));
-        assert_eq!(package_of("mariadb"), "ratchet-store-mysql");
+    fn each_store_gets_its_servers() {
+        assert_eq!(servers_of("memory").unwrap(), []);
+        assert_eq!(servers_of("mongodb").unwrap(), [Name::Mongodb]);
+        let error = servers_of("oracle").unwrap_err().to_string();
+        assert_eq!(error, "there is no store `oracle`, only memory, postgres, mongodb, mysql, sqlite");
     }
 }
