@@ -124,7 +124,6 @@ impl State {
         self.free_permits(outcome.id);
         if let Some(row) = self.jobs.get_mut(&outcome.id) {
             row.enter(JobStatus::Pending);
-            row.job.picked_at = None;
             row.job.progress = None;
             row.job.scheduled_time = now + delay;
             led_to.next_due = Some(row.job.scheduled_time);

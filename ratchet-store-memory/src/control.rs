@@ -174,7 +174,6 @@ impl State {
         row.enter(JobStatus::Pending);
         row.refused = false;
         row.job.ending = None;
-        row.job.picked_at = None;
         row.job.cancel_reason = None;
         if let Some(batch) = row.job.spec.batch.and_then(|batch| self.batches.get_mut(&batch)) {
             batch.batch.progress.failed -= 1;

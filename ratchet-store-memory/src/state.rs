@@ -120,6 +120,7 @@ impl Row {
         self.job.paused_from = None;
         if status != JobStatus::Running {
             self.job.picked_by = None;
+            self.job.picked_at = None;
         }
     }
 }

@@ -32,7 +32,7 @@ impl Server for Mariadb {
         let root = apt::unpack(&cache.base_for(None), "mariadb-server-core", Origin::Machine, screen)?;
         let program = apt::with_libraries(Launch::new(root.join("usr/sbin/mariadbd")), &root);
         installation(program, &root.join("usr"))
-            .with_context(|| format!("mariadbd does not run: remove {} and try again", root.display()))
+            .with_context(|| format!("remove {} and try again", root.display()))
     }
 
     /// What `mariadb-install-db` does, without the script: it wants programs of other packages.
@@ -98,6 +98,6 @@ fn installation(program: Launch, base: &Path) -> Result<Installation> {
     if plugins.is_dir() {
         server = server.path_arg("--plugin-dir", &plugins);
     }
-    let version = version_of(&server).context("mariadbd --version does not answer")?;
+    let version = version_of(&server)?;
     Ok(Installation { server, base: base.to_owned(), version, user: None })
 }

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use super::{
     Installation, Place, Server, Settings,
+    apt::{self, Origin},
     cache::{Cache, Manifest, remove_folder},
     probe::{Answer, ServerUrl, mongodb as protocol},
     process::{Launch, find_program, version_of},
@@ -27,16 +28,14 @@ pub(super) struct Mongodb;
 
 impl Server for Mongodb {
     fn provision(&self, cache: &Cache, screen: &Screen) -> Result<Installation> {
-        let (program, base) = match find_program("mongod") {
-            Some(program) => (program, PathBuf::from("/usr")),
+        let (server, base) = match find_program("mongod") {
+            Some(program) => (Launch::new(program), PathBuf::from("/usr")),
             None => {
                 let root = unpacked(cache, screen)?;
-                (root.join("mongod"), root)
+                (loadable(Launch::new(root.join("mongod")), cache, screen)?, root)
             }
         };
-        let server = Launch::new(&program);
-        let version = version_of(&server)
-            .with_context(|| format!("{} does not run on this machine", program.display()))?;
+        let version = version_of(&server)?;
         Ok(Installation { server, base, version, user: None })
     }
 
@@ -82,6 +81,19 @@ impl Server for Mongodb {
             thread::sleep(Duration::from_millis(20));
         }
         Ok(())
+    }
+}
+
+/// The package brings the program alone: a bare machine may lack the one library that it does not
+/// carry within itself.
+fn loadable(server: Launch, cache: &Cache, screen: &Screen) -> Result<Launch> {
+    match version_of(&server) {
+        Err(err) if find_program("apt-get").is_some() => {
+            screen.say(format!("{err:#}"));
+            let libraries = apt::unpack(&cache.base_for(None), "libcurl4", Origin::Machine, screen)?;
+            Ok(apt::with_libraries(server, &libraries))
+        }
+        other => other.map(|_| server),
     }
 }
 
@@ -151,7 +163,7 @@ fn find_pip() -> Option<(Launch, Launch)> {
     ["python3", "python"].iter().find_map(|name| {
         let python = Launch::new(find_program(name)?);
         let pip = python.clone().args(["-m", "pip"]);
-        version_of(&pip)?;
+        version_of(&pip).ok()?;
         Some((python, pip))
     })
 }

@@ -22,8 +22,8 @@ impl Server for Mysql {
         }
         let root = apt::unpack(&cache.base_for(None), "mysql-server-core", Origin::Sid, screen)?;
         let server = unpacked(&root)?;
-        let version = version_of(&server)
-            .with_context(|| format!("mysqld does not run: remove {} and try again", root.display()))?;
+        let version =
+            version_of(&server).with_context(|| format!("remove {} and try again", root.display()))?;
         Ok(Installation { server, base: root.join("usr"), version, user: None })
     }
 
@@ -100,7 +100,7 @@ fn is_missing(error: &protocol::ServerError) -> bool {
 fn on_this_machine() -> Option<Installation> {
     let program = find_program("mysqld")?;
     let server = Launch::new(&program).arg("--no-defaults");
-    let version = version_of(&server)?;
+    let version = version_of(&server).ok()?;
     let base = program.parent()?.parent()?.to_owned();
     (!version.contains("MariaDB")).then_some(Installation { server, base, version, user: None })
 }

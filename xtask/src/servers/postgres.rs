@@ -41,7 +41,7 @@ impl Server for Postgres {
                 (apt::with_libraries(Launch::new(folder.join("postgres")), &root), folder)
             }
         };
-        let version = version_of(&tools).context("postgres --version does not answer")?;
+        let version = version_of(&tools)?;
         Ok(Installation { server: tools, base, version, user })
     }
 

@@ -297,18 +297,19 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// What a program prints when it is asked for its version.
-pub(crate) fn version_of(launch: &Launch) -> Option<String> {
-    let mut command = launch.clone().arg("--version").command_for_output().ok()?;
-    let out = command.output().ok()?;
-    let text = String::from_utf8_lossy(&out.stdout).lines().next()?.trim().to_owned();
-    (out.status.success() && !text.is_empty()).then_some(text)
-}
-
-impl Launch {
-    fn command_for_output(&self) -> Result<Command> {
-        self.command(&self.program, &self.args)
+/// What a program prints when it is asked for its version; the error is what it says instead.
+pub(crate) fn version_of(launch: &Launch) -> Result<String> {
+    let asked = launch.clone().arg("--version");
+    let program = asked.program.display();
+    let out = asked.command(&asked.program, &asked.args)?.output();
+    let out = out.with_context(|| format!("cannot run {program}"))?;
+    let first =
+        |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().next().unwrap_or_default().trim().to_owned();
+    let version = first(&out.stdout);
+    if !out.status.success() || version.is_empty() {
+        bail!("{program} does not run: {}", first(&out.stderr));
     }
+    Ok(version)
 }
 
 #[cfg(test)]
