@@ -68,6 +68,8 @@ struct Layer {
 }
 
 const ANY: &[&str] = &["*"];
+/// Stands for every crate in the folder `examples`.
+const EXAMPLES: &str = "examples/*";
 
 /// The first entry that fits a crate counts. Only `xtask` may link the conformance suite.
 const LAYERS: [Layer; 14] = [
@@ -96,14 +98,14 @@ const LAYERS: [Layer; 14] = [
     Layer { name: "ratchet-cli", normal: ANY, tests: ANY },
     Layer { name: "ratchet-dashboard", normal: ANY, tests: ANY },
     Layer { name: "ratchet-torture", normal: ANY, tests: ANY },
-    Layer { name: "*example*", normal: ANY, tests: ANY },
+    Layer { name: EXAMPLES, normal: ANY, tests: ANY },
 ];
 
 /// Checks [`LAYERS`].
 fn layering(graph: &Graph) -> Violations {
     let mut found = Vec::new();
     for package in graph.members() {
-        let Some(layer) = LAYERS.iter().find(|layer| fits(layer.name, &package.name)) else {
+        let Some(layer) = LAYERS.iter().find(|layer| package.is_in(layer)) else {
             found.push(format!("{} is not in LAYERS of xtask/src/verify/dependencies.rs", package.name));
             continue;
         };
@@ -126,11 +128,9 @@ fn layering(graph: &Graph) -> Violations {
 }
 
 fn fits(pattern: &str, name: &str) -> bool {
-    match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
-        (Some(rest), Some(_)) => name.contains(rest.strip_suffix('*').unwrap_or(rest)),
-        (Some(end), None) => name.ends_with(end),
-        (None, Some(start)) => name.starts_with(start),
-        (None, None) => name == pattern,
+    match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == pattern,
     }
 }
 
@@ -165,6 +165,14 @@ struct Package {
     manifest: PathBuf,
     member: bool,
     edges: Vec<Edge>,
+}
+
+impl Package {
+    fn is_in(&self, layer: &Layer) -> bool {
+        let above = self.manifest.parent().and_then(Path::parent);
+        let is_example = above.is_some_and(|folder| folder.ends_with("examples"));
+        if layer.name == EXAMPLES { is_example } else { fits(layer.name, &self.name) }
+    }
 }
 
 #[derive(Debug)]
@@ -254,7 +262,7 @@ mod tests {
         let members: Vec<&&str> =
             names.iter().filter(|n| n.starts_with("ratchet") || **n == "xtask").collect();
         let packages: Vec<Value> =
-            names.iter().map(|n| json!({"id": n, "name": n, "manifest_path": "/Cargo.toml"})).collect();
+            names.iter().map(|n| json!({"id": n, "name": n, "manifest_path": format!("/w/{}/Cargo.toml", n.replace("ratchet-example", "examples/x"))})).collect();
         let nodes: Vec<Value> = names
             .iter()
             .map(|name| {
@@ -334,6 +342,14 @@ mod tests {
         let found = layering(&graph(&[("ratchet-new", "ratchet-api", None)]));
         assert_eq!(found.len(), 1);
         assert!(found[0].starts_with("ratchet-new is not in LAYERS"));
+    }
+
+    #[test]
+    fn an_example_may_see_everything_and_test_with_the_suite_but_not_link_it() {
+        let example = |kind| layering(&graph(&[("ratchet-example", "ratchet-tck", kind)]));
+        assert!(example(DEV).is_empty());
+        assert_eq!(example(None), ["ratchet-example depends on ratchet-tck"]);
+        assert!(layering(&graph(&[("ratchet-example", "ratchet-store-postgres", None)])).is_empty());
     }
 
     #[test]

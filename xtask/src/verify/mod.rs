@@ -23,7 +23,7 @@ type Violations = Vec<String>;
 pub(crate) fn verify(workspace: &Path) -> Result<()> {
     let mut report = Report::default();
     report.rule("formatting", "run `cargo xtask fix`", || {
-        tool(cargo(workspace).args(["fmt", "--all", "--check"]))
+        tool(cargo(workspace).args(["fmt", "--all", "--check", "--", "--color", "never"]))
     });
     dependency_rules(workspace, &mut report);
     text_rules(workspace, &mut report);
