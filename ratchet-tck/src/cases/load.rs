@@ -1,5 +1,252 @@
-//! (to be written)
+//! Reading jobs: just before they run, and at any time.
 
+#![expect(missing_docs, reason = "the name of a case says what it shows")]
+
+use std::time::Duration;
+
+use ratchet_api::store::Loaded;
+use ratchet_api::{
+    Condition, Edge, End, Fence, HandBackReason, Inserted, JobId, JobStatus, JsonText, StoreErrorKind,
+};
+
+use super::keys::{Life, cancel, linked};
 use crate::case::cases;
+use crate::fixture::{error, job};
+use crate::{Fixture, Peer, Spoil};
 
-cases! { "load"; }
+cases! { "load";
+    a_claimed_job_is_loaded_in_full: ["load.fenced"] [69];
+    only_the_fence_of_the_present_claim_loads_a_job: ["load.fenced"] [26 172];
+    a_job_that_was_claimed_again_is_lost_to_its_first_claim: ["load.fenced"] [26];
+    a_recovered_job_is_lost_to_its_dead_owner: ["load.fenced"] [186];
+    a_job_that_is_to_be_cancelled_says_so: ["load.cancel"] [74];
+    answers_come_in_the_order_of_the_questions: ["load.fenced", "load.cancel", "find.present"] [];
+    all_edges_come_with_a_job_in_the_order_of_evaluation: ["load.edges"] [];
+    an_unreadable_row_is_told_for_itself_alone: ["load.corrupt"] [];
+    an_unreadable_row_is_an_error_that_names_it: ["find.corrupt"] [];
+    every_change_is_seen_at_once_on_any_connection: ["find.present"] [4 8];
+    a_running_job_reads_as_cancelled_from_the_moment_it_is_called_off: ["find.canceled_early"] [35];
+    jobs_that_do_not_exist_are_told_in_their_place: ["find.present"] [];
+}
+
+/// Damages a row; a suite that cannot do so shows nothing and must not look as if it did.
+pub(super) async fn spoil(fx: &Fixture, job: JobId, how: Spoil) {
+    let spoiled = fx.spoil(job, how).await;
+    assert!(spoiled, "this harness cannot damage a row: give its namespaces `Namespace::on_spoil`");
+}
+
+async fn load(peer: &Peer, claims: &[(JobId, Fence)]) -> Vec<Loaded> {
+    let loaded = peer.store.load(claims).await.expect("load answers");
+    assert_eq!(loaded.len(), claims.len(), "one answer for each claim");
+    loaded
+}
+
+async fn load_one(peer: &Peer, id: JobId, fence: Fence) -> Loaded {
+    load(peer, &[(id, fence)]).await.remove(0)
+}
+
+pub async fn a_claimed_job_is_loaded_in_full(fx: Fixture) {
+    let (worker, reader) = (fx.node("worker").await, fx.node("reader").await);
+    let first = worker.running(job()).await;
+    worker.end(&first, End::Retry { delay: Duration::ZERO, error: error("once more") }).await;
+    let claim = worker.take(first.id).await;
+
+    let loaded = load_one(&worker, claim.id, claim.fence).await;
+
+    let expected = reader.job(claim.id).await;
+    assert_eq!((expected.status, expected.attempts), (JobStatus::Running, 1));
+    assert_eq!(loaded, Loaded::Job(Box::new(expected), vec![]));
+}
+
+pub async fn only_the_fence_of_the_present_claim_loads_a_job(fx: Fixture) {
+    let node = fx.node("a").await;
+    for life in Life::LIVE.into_iter().chain(Life::ENDED) {
+        let id = life.reach(&node, job()).await;
+        let present = node.job(id).await.fence;
+        let wrong = [Fence::from_version(0), Fence::from_version(present.version() - 1), present.next()];
+        for fence in wrong {
+            assert_eq!(load_one(&node, id, fence).await, Loaded::Lost, "{life:?} under {fence}");
+        }
+        let loaded = load_one(&node, id, present).await;
+        match life {
+            Life::Running => assert!(matches!(loaded, Loaded::Job(..)), "{loaded:?}"),
+            Life::CancelRequested => assert_eq!(loaded, Loaded::CancelRequested),
+            _ => assert_eq!(loaded, Loaded::Lost, "{life:?} is held by nobody"),
+        }
+    }
+    assert_eq!(load_one(&node, JobId::generate(), Fence::FIRST).await, Loaded::Lost);
+}
+
+pub async fn a_job_that_was_claimed_again_is_lost_to_its_first_claim(fx: Fixture) {
+    let (one, two) = (fx.node("one").await, fx.node("two").await);
+    let first = one.running(job()).await;
+    one.end(&first, End::HandBack { delay: Duration::ZERO, reason: HandBackReason::Released }).await;
+    assert_eq!(load_one(&one, first.id, first.fence).await, Loaded::Lost, "it is held by nobody");
+    let second = two.take(first.id).await;
+
+    assert_eq!(load_one(&one, first.id, first.fence).await, Loaded::Lost);
+    assert!(matches!(load_one(&two, second.id, second.fence).await, Loaded::Job(..)));
+}
+
+pub async fn a_recovered_job_is_lost_to_its_dead_owner(fx: Fixture) {
+    let lease = Duration::from_secs(30);
+    let (dead, alive) = (fx.node_with_lease("dead", lease).await, fx.node("alive").await);
+    let first = dead.running(job()).await;
+    fx.advance(lease + lease);
+    assert!(matches!(load_one(&dead, first.id, first.fence).await, Loaded::Job(..)), "nobody took it yet");
+    let owners = std::slice::from_ref(&dead.owner);
+    let moved = alive.store.recover(owners, &alive.owner, 10).await.expect("recover answers");
+    let second = moved.first().expect("the job was moved");
+
+    assert_eq!(load_one(&dead, first.id, first.fence).await, Loaded::Lost);
+    assert!(matches!(load_one(&alive, second.id, second.fence).await, Loaded::Job(..)));
+}
+
+pub async fn a_job_that_is_to_be_cancelled_says_so(fx: Fixture) {
+    let (worker, other) = (fx.node("worker").await, fx.node("other").await);
+    let claim = worker.running(job()).await;
+    assert!(matches!(load_one(&worker, claim.id, claim.fence).await, Loaded::Job(..)));
+
+    cancel(&other, claim.id).await;
+
+    assert_eq!(load_one(&worker, claim.id, claim.fence).await, Loaded::CancelRequested);
+    assert_eq!(load_one(&worker, claim.id, Fence::FIRST).await, Loaded::Lost, "not under an old fence");
+}
+
+pub async fn answers_come_in_the_order_of_the_questions(fx: Fixture) {
+    let node = fx.node("a").await;
+    let mut claims = Vec::new();
+    for _ in 0..4 {
+        claims.push(node.running(job()).await);
+    }
+    cancel(&node, claims[1].id).await;
+    let of = |at: usize| (claims[at].id, claims[at].fence);
+    let stranger = (JobId::generate(), Fence::FIRST);
+    let asked = [of(3), of(1), stranger, of(0), of(3), (claims[2].id, Fence::FIRST), of(2)];
+
+    let loaded = load(&node, &asked).await;
+
+    let told: Vec<_> = loaded
+        .iter()
+        .map(|loaded| match loaded {
+            Loaded::Job(job, _) => Some(job.spec.id),
+            Loaded::CancelRequested => Some(claims[1].id),
+            Loaded::Lost => None,
+            Loaded::Corrupt(problem) => panic!("{problem}"),
+        })
+        .collect();
+    let [zero, one, two, three] = [0, 1, 2, 3].map(|at: usize| Some(claims[at].id));
+    assert_eq!(told, [three, one, None, zero, three, None, two]);
+    assert_eq!(load(&node, &[]).await, []);
+}
+
+pub async fn all_edges_come_with_a_job_in_the_order_of_evaluation(fx: Fixture) {
+    let (worker, other) = (fx.node("worker").await, fx.node("other").await);
+    let jobs: Vec<_> = (0..5).map(|_| job()).collect();
+    let ids: Vec<_> = jobs.iter().map(|new| new.spec.id).collect();
+    let edge = |child: JobId, priority| {
+        let mut edge = Edge::new(ids[0], child, Condition::Custom("vip".into()));
+        edge.priority = priority;
+        edge.if_ended = Some(ratchet_api::EdgeState::Refused);
+        edge
+    };
+    // Among equal priorities the order of storing counts, which is not that of the ids.
+    let mut edges = vec![edge(ids[3], 5), edge(ids[4], 0), edge(ids[1], 0), edge(ids[2], -7)];
+    let between = Edge::new(ids[1], ids[2], Condition::Success);
+    edges.push(between.clone());
+    assert_eq!(worker.submit(linked(jobs, edges)).await, Inserted::New);
+    let claim = worker.take(ids[0]).await;
+    let late = job();
+    let late_edge = edge(late.spec.id, 0);
+    assert_eq!(other.submit(linked(vec![late], vec![late_edge.clone()])).await, Inserted::New);
+
+    let Loaded::Job(loaded, edges) = load_one(&worker, claim.id, claim.fence).await else {
+        panic!("the job is held");
+    };
+
+    let expected = [edge(ids[2], -7), edge(ids[4], 0), edge(ids[1], 0), late_edge, edge(ids[3], 5)];
+    assert_eq!(edges, expected, "and not {between:?}, which leads from another job");
+    assert_eq!(loaded.edge_count, 5);
+}
+
+pub async fn an_unreadable_row_is_told_for_itself_alone(fx: Fixture) {
+    let node = fx.node("a").await;
+    for how in [Spoil::UnknownType, Spoil::UnknownBackoff] {
+        let claims = [node.running(job()).await, node.running(job()).await, node.running(job()).await];
+        let asked = claims.each_ref().map(|claim| (claim.id, claim.fence));
+        spoil(&fx, claims[1].id, how).await;
+
+        let loaded = load(&node, &asked).await;
+
+        let [Loaded::Job(first, _), Loaded::Corrupt(problem), Loaded::Job(last, _)] = &loaded[..] else {
+            panic!("{how:?}: {loaded:?}");
+        };
+        assert_eq!((first.spec.id, last.spec.id), (claims[0].id, claims[2].id), "{how:?}");
+        assert!(!problem.is_empty(), "{how:?} is described");
+        assert_eq!(load(&node, &asked).await, loaded, "{how:?}: reading changes nothing");
+        assert_eq!(load_one(&node, claims[1].id, Fence::FIRST).await, Loaded::Lost, "fences count first");
+    }
+}
+
+pub async fn an_unreadable_row_is_an_error_that_names_it(fx: Fixture) {
+    let node = fx.node("a").await;
+    for how in [Spoil::UnknownType, Spoil::UnknownBackoff] {
+        let (good, bad) = (node.insert(job()).await, node.insert(job()).await);
+        spoil(&fx, bad, how).await;
+
+        for asked in [vec![bad], vec![good, bad]] {
+            let trouble = node.store.find(&asked).await.expect_err("the row cannot be read");
+            assert_eq!(trouble.kind(), StoreErrorKind::Corrupt, "{how:?}: {trouble}");
+            assert!(trouble.to_string().contains(&bad.to_string()), "{how:?}: {trouble}");
+        }
+        assert_eq!(node.job(good).await.spec.id, good, "{how:?}");
+    }
+}
+
+pub async fn every_change_is_seen_at_once_on_any_connection(fx: Fixture) {
+    let (writer, reader) = (fx.node("writer").await, fx.node("reader").await);
+    for _ in 0..3 {
+        let id = writer.insert(job()).await;
+        assert_eq!(reader.status(id).await, JobStatus::Pending);
+        writer.store.pause(&[id.into()]).await.expect("pause answers");
+        assert_eq!(reader.status(id).await, JobStatus::Paused);
+        writer.store.resume(&[id.into()]).await.expect("resume answers");
+        assert_eq!(reader.status(id).await, JobStatus::Pending);
+        let claim = writer.take(id).await;
+        let running = reader.job(id).await;
+        assert_eq!((running.status, running.fence), (JobStatus::Running, claim.fence));
+        assert_eq!(running.picked_by.as_ref(), Some(&writer.owner));
+        let result = Some(JsonText::from_stored("[1]"));
+        writer.end(&claim, End::Succeeded { result: result.clone() }).await;
+        let ended = reader.job(id).await;
+        assert_eq!((ended.status, ended.picked_by), (JobStatus::Succeeded, None));
+        assert_eq!(ended.ending.expect("it has ended").result, result);
+    }
+}
+
+pub async fn a_running_job_reads_as_cancelled_from_the_moment_it_is_called_off(fx: Fixture) {
+    let (worker, other) = (fx.node("worker").await, fx.node("other").await);
+    let claim = worker.running(job()).await;
+    let before = worker.job(claim.id).await;
+
+    cancel(&other, claim.id).await;
+
+    for peer in [&worker, &other] {
+        let read = peer.job(claim.id).await;
+        assert_eq!(read.status, JobStatus::Canceled);
+        assert_eq!((read.fence, &read.picked_by), (before.fence, &Some(worker.owner.clone())));
+        assert_eq!(read.ending, None, "its body has not ended");
+    }
+}
+
+pub async fn jobs_that_do_not_exist_are_told_in_their_place(fx: Fixture) {
+    let node = fx.node("a").await;
+    let (one, two) = (node.insert(job()).await, node.insert(job()).await);
+    let asked = [JobId::generate(), two, JobId::generate(), one, two];
+
+    let found = node.store.find(&asked).await.expect("find answers");
+
+    let ids: Vec<_> = found.iter().map(|job| job.as_ref().map(|job| job.spec.id)).collect();
+    assert_eq!(ids, [None, Some(two), None, Some(one), Some(two)]);
+    assert_eq!(node.store.find(&[]).await.expect("find answers"), []);
+}
