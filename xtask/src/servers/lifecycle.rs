@@ -22,6 +22,8 @@ use super::{
 
 /// Time for a server to answer after its start: generous, for machines that build at the same time.
 const START_LIMIT: Duration = Duration::from_secs(120);
+/// Time for a server that runs already.
+const BUSY_LIMIT: Duration = Duration::from_secs(15);
 const STARTS: usize = 5;
 /// What PostgreSQL says for a moment after it was killed: its children have not ended yet.
 const LEFTOVERS: [&str; 2] = ["postmaster.pid", "still in use"];
@@ -211,13 +213,13 @@ fn bring_up(cache: &Cache, name: Name, durable: bool) -> Result<Running> {
     if let Some(record) = &record
         && let Some(process) = record.process.as_ref().filter(|p| p.is_alive())
     {
-        let usable = usable(server, &record.url, record.durable);
-        match usable {
+        // Patiently: others may be testing on it with all the connections that it has.
+        match usable_within(BUSY_LIMIT, server, &record.url, record.durable, || Ok(())) {
             Ok(answer) if record.durable || !durable => {
                 return done(record.url.clone(), RunningSince::Before, answer);
             }
             Ok(_) => screen.say("restarting with durable settings"),
-            Err(err) => screen.say(format!("does not answer, restarting: {err:#}")),
+            Err(err) => screen.say(format!("restarting: {err:#}")),
         }
         process.stop(server.stop_signal())?;
     } else if record.as_ref().is_some_and(|r| r.process.is_some()) {
@@ -234,6 +236,25 @@ fn usable(server: &dyn Server, url: &str, durable: bool) -> Result<Answer> {
     let url = ServerUrl::parse(url)?;
     server.ensure_usable(&url, durable)?;
     server.probe(&url)
+}
+
+/// The same, again and again until it succeeds, the time is over or `go_on` objects.
+fn usable_within(
+    limit: Duration,
+    server: &dyn Server,
+    url: &str,
+    durable: bool,
+    mut go_on: impl FnMut() -> Result<()>,
+) -> Result<Answer> {
+    let begun = Instant::now();
+    loop {
+        go_on()?;
+        match usable(server, url, durable) {
+            Ok(answer) => return Ok(answer),
+            Err(err) if begun.elapsed() > limit => return Err(err.context("the server does not answer")),
+            Err(_) => thread::sleep(Duration::from_millis(50)),
+        }
+    }
 }
 
 /// All that is needed to start one server.
@@ -338,20 +359,11 @@ impl Start<'_> {
     }
 
     fn wait(&self, child: &mut Child, url: &str, durable: bool) -> Result<Answer> {
-        let begun = Instant::now();
         self.screen.say("starting");
-        loop {
-            if let Some(status) = child.try_wait()? {
-                bail!("the server ended at once ({status})");
-            }
-            match usable(self.server, url, durable) {
-                Ok(answer) => return Ok(answer),
-                Err(err) if begun.elapsed() > START_LIMIT => {
-                    return Err(err.context("the server does not answer"));
-                }
-                Err(_) => thread::sleep(Duration::from_millis(50)),
-            }
-        }
+        usable_within(START_LIMIT, self.server, url, durable, || match child.try_wait()? {
+            Some(status) => bail!("the server ended at once ({status})"),
+            None => Ok(()),
+        })
     }
 }
 
