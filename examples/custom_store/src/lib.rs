@@ -60,7 +60,12 @@ impl Held {
 
 #[async_trait]
 impl LockStore for CustomStore {
-    async fn try_lock(&self, name: &LockName, ttl: Duration, owner: &Owner) -> StoreResult<Option<LockLease>> {
+    async fn try_lock(
+        &self,
+        name: &LockName,
+        ttl: Duration,
+        owner: &Owner,
+    ) -> StoreResult<Option<LockLease>> {
         if ttl.is_zero() {
             return Err(StoreError::invalid("try_lock", "a lock needs a time to live above zero"));
         }
