@@ -173,10 +173,11 @@ impl State {
         let Some(row) = self.jobs.get_mut(&id) else { return };
         row.enter(JobStatus::Pending);
         row.refused = false;
-        row.job.ending = None;
         row.job.cancel_reason = None;
+        let ran_for = row.job.ending.take().and_then(|ending| ending.duration()).unwrap_or_default();
         if let Some(batch) = row.job.spec.batch.and_then(|batch| self.batches.get_mut(&batch)) {
             batch.batch.progress.failed -= 1;
+            batch.child_execution -= ran_for;
         }
         self.reserve_key(id);
     }
