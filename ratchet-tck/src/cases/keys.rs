@@ -2,21 +2,21 @@
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
+pub(super) mod lives;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join_all;
-use ratchet_api::store::{JobStore, NewRecurring, Retention, SavedRecurring};
+use ratchet_api::store::Retention;
 use ratchet_api::{
-    BusinessKey, Condition, DeadReason, Due, Edge, End, HandBackReason, IdempotencyKey, Inserted,
-    InvalidName, InvalidSubmission, JobId, JobSpec, JobStatus, NewJob, Outcome, Recurrence, Refusal,
-    Submission, Verdict,
+    BusinessKey, End, IdempotencyKey, Inserted, InvalidSubmission, JobId, NewJob, Refusal, Submission,
 };
 
 use crate::case::cases;
-use crate::fixture::{error, job, job_with, payload, text};
+use crate::fixture::{call, job, job_with, payload, text};
 use crate::{Fixture, Peer};
+use lives::{Life, connections, holding, linked, named, once, pause, race_calls, race_inserts, schedule};
 
 cases! { "keys";
     business_keys_that_look_alike_are_different_keys: ["insert.keys_exact", "insert.business_key", "find_holder.live"] [184];
@@ -37,236 +37,6 @@ cases! { "keys";
     a_race_for_a_business_key_has_one_winner_that_all_others_name: ["insert.business_key"] [13 184];
     a_race_for_a_key_that_is_being_freed_never_makes_two_holders: ["insert.business_key", "find_holder.live"] [18 184];
     calls_that_name_the_same_keys_in_other_orders_all_get_answers: ["insert.idempotent", "insert.business_key", "insert.isolated"] [183 184];
-}
-
-/// A checked name or key.
-pub(super) fn named<T: TryFrom<String, Error = InvalidName>>(text: &str) -> T {
-    T::try_from(text.to_owned()).expect("the name is valid")
-}
-
-/// A job with this business key.
-pub(super) fn holding(key: &str) -> NewJob {
-    job_with(|new| new.spec.business_key = Some(named(key)))
-}
-
-/// A job with this idempotency key.
-pub(super) fn once(key: &str) -> NewJob {
-    job_with(|new| new.spec.idempotency_key = Some(named(key)))
-}
-
-/// Jobs and what waits for what, in one submission.
-pub(super) fn linked(jobs: Vec<NewJob>, edges: Vec<Edge>) -> Submission {
-    let mut submission = Submission::default();
-    submission.jobs = jobs;
-    submission.edges = edges;
-    submission
-}
-
-/// A submission of one job that takes the place of another.
-pub(super) fn replacing(old: JobId, new: NewJob) -> Submission {
-    let mut submission = Submission::single(new);
-    submission.supersedes = Some(old);
-    submission
-}
-
-/// Stores a schedule that must be new; it fires next after an hour.
-pub(super) async fn schedule(fx: &Fixture, peer: &Peer, key: &str) -> JobId {
-    let recurrence = Recurrence::new("0 0 * * * *", "UTC", Some(fx.now() + Duration::from_hours(1)));
-    let new = NewRecurring::new(named(key), JobSpec::new(payload()), recurrence);
-    match peer.store.save_recurring(&new).await.expect("save_recurring answers") {
-        SavedRecurring::Created(id) => id,
-        other => panic!("the schedule is new: {other:?}"),
-    }
-}
-
-/// So many connections.
-pub(super) async fn connections(fx: &Fixture, count: usize) -> Vec<Arc<dyn JobStore>> {
-    join_all((0..count).map(|_| fx.connect())).await
-}
-
-/// Makes one call of each list at the same time, each on a connection of its own.
-pub(super) async fn race_calls(
-    fx: &Fixture,
-    stores: &[Arc<dyn JobStore>],
-    calls: &[Vec<Submission>],
-) -> Vec<Vec<Inserted>> {
-    fx.race(calls.len(), |i| {
-        let (store, call) = (Arc::clone(&stores[i]), calls[i].clone());
-        async move { store.insert(&call).await.expect("insert answers under a race") }
-    })
-    .await
-}
-
-/// Makes one call of each submission at the same time, each on a connection of its own.
-pub(super) async fn race_inserts(
-    fx: &Fixture,
-    stores: &[Arc<dyn JobStore>],
-    submissions: &[Submission],
-) -> Vec<Inserted> {
-    let calls: Vec<_> = submissions.iter().map(|one| vec![one.clone()]).collect();
-    race_calls(fx, stores, &calls).await.into_iter().flatten().collect()
-}
-
-/// A stage of life, and the way there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
-    Pending,
-    Scheduled,
-    Blocked,
-    Running,
-    CancelRequested,
-    Retrying,
-    HandedBack,
-    Paused,
-    PausedFromFailed,
-    Succeeded,
-    Failed,
-    ResumedToFailed,
-    CanceledWaiting,
-    CanceledPaused,
-    CanceledByOutcome,
-    CanceledInstead,
-    CanceledWithParent,
-    CanceledAtInsert,
-    Superseded,
-}
-
-impl Life {
-    /// Not ended.
-    pub(super) const LIVE: [Self; 9] = [
-        Self::Pending,
-        Self::Scheduled,
-        Self::Blocked,
-        Self::Running,
-        Self::CancelRequested,
-        Self::Retrying,
-        Self::HandedBack,
-        Self::Paused,
-        Self::PausedFromFailed,
-    ];
-
-    /// Ended.
-    pub(super) const ENDED: [Self; 10] = [
-        Self::Succeeded,
-        Self::Failed,
-        Self::ResumedToFailed,
-        Self::CanceledWaiting,
-        Self::CanceledPaused,
-        Self::CanceledByOutcome,
-        Self::CanceledInstead,
-        Self::CanceledWithParent,
-        Self::CanceledAtInsert,
-        Self::Superseded,
-    ];
-
-    /// What a reader sees there.
-    pub(super) const fn status(self) -> JobStatus {
-        match self {
-            Self::Pending | Self::Scheduled | Self::Blocked | Self::Retrying | Self::HandedBack => {
-                JobStatus::Pending
-            }
-            Self::Running => JobStatus::Running,
-            Self::Paused | Self::PausedFromFailed => JobStatus::Paused,
-            Self::Succeeded => JobStatus::Succeeded,
-            Self::Failed | Self::ResumedToFailed => JobStatus::Failed,
-            _ => JobStatus::Canceled,
-        }
-    }
-
-    /// Stores `new` and brings it there. The way may need another job, which is stored too.
-    pub(super) async fn reach(self, peer: &Peer, mut new: NewJob) -> JobId {
-        let id = new.spec.id;
-        match self {
-            Self::Pending => {
-                peer.insert(new).await;
-            }
-            Self::Scheduled => {
-                new.due = Due::After(Duration::from_hours(1));
-                peer.insert(new).await;
-            }
-            Self::Blocked | Self::CanceledWithParent => {
-                let parent = job();
-                let parent_id = parent.spec.id;
-                let edge = Edge::new(parent_id, id, Condition::Success);
-                assert_eq!(peer.submit(linked(vec![parent, new], vec![edge])).await, Inserted::New);
-                if self == Self::CanceledWithParent {
-                    cancel(peer, parent_id).await;
-                }
-            }
-            Self::CanceledAtInsert => {
-                let parent = fail(peer, job()).await;
-                let edge = Edge::new(parent, id, Condition::Success);
-                assert_eq!(peer.submit(linked(vec![new], vec![edge])).await, Inserted::New);
-            }
-            Self::CanceledWaiting => {
-                peer.insert(new).await;
-                cancel(peer, id).await;
-            }
-            Self::Running => {
-                peer.running(new).await;
-            }
-            Self::CancelRequested | Self::CanceledInstead => {
-                let claim = peer.running(new).await;
-                cancel(peer, id).await;
-                if self == Self::CanceledInstead {
-                    let outcome = Outcome::new(id, claim.fence, End::Succeeded { result: None });
-                    assert_eq!(peer.commit(outcome).await, Verdict::CanceledInstead);
-                }
-            }
-            Self::Retrying => {
-                let end = End::Retry { delay: Duration::ZERO, error: error("not yet") };
-                run_to(peer, new, end).await;
-            }
-            Self::HandedBack => {
-                let end = End::HandBack { delay: Duration::ZERO, reason: HandBackReason::Released };
-                run_to(peer, new, end).await;
-            }
-            Self::Succeeded => run_to(peer, new, End::Succeeded { result: None }).await,
-            Self::CanceledByOutcome => run_to(peer, new, End::Canceled { reason: text("expired") }).await,
-            Self::Failed => {
-                fail(peer, new).await;
-            }
-            Self::Paused | Self::CanceledPaused => {
-                peer.insert(new).await;
-                pause(peer, id).await;
-                if self == Self::CanceledPaused {
-                    cancel(peer, id).await;
-                }
-            }
-            Self::PausedFromFailed | Self::ResumedToFailed => {
-                fail(peer, new).await;
-                pause(peer, id).await;
-                if self == Self::ResumedToFailed {
-                    peer.store.resume(&[id.into()]).await.expect("resume answers");
-                }
-            }
-            Self::Superseded => {
-                peer.insert(new).await;
-                assert_eq!(peer.submit(replacing(id, job())).await, Inserted::New);
-            }
-        }
-        assert_eq!(peer.status(id).await, self.status(), "the way to {self:?}");
-        id
-    }
-}
-
-async fn run_to(peer: &Peer, new: NewJob, end: End) {
-    let claim = peer.running(new).await;
-    peer.end(&claim, end).await;
-}
-
-async fn fail(peer: &Peer, new: NewJob) -> JobId {
-    let id = new.spec.id;
-    run_to(peer, new, End::DeadLetter { error: error("for good"), reason: DeadReason::Exhausted }).await;
-    id
-}
-
-pub(super) async fn cancel(peer: &Peer, id: JobId) {
-    peer.store.cancel(&[id.into()], &text("called off")).await.expect("cancel answers");
-}
-
-async fn pause(peer: &Peer, id: JobId) {
-    peer.store.pause(&[id.into()]).await.expect("pause answers");
 }
 
 async fn holder_of(peer: &Peer, key: &str) -> Option<JobId> {
@@ -412,7 +182,7 @@ pub async fn a_used_idempotency_key_answers_the_first_job(fx: Fixture) {
     let (first, second) = (fx.node("first").await, fx.node("second").await);
     let id = first.insert(once("request-1")).await;
     let mut other = once("request-1");
-    other.spec.payload = crate::fixture::call("[1,2,3]");
+    other.spec.payload = call("[1,2,3]");
     let other_id = other.spec.id;
 
     assert_eq!(second.submit(Submission::single(other)).await, Inserted::Existing(id));

@@ -9,7 +9,7 @@ use ratchet_api::{
     Condition, Edge, End, Fence, HandBackReason, Inserted, JobId, JobStatus, JsonText, StoreErrorKind,
 };
 
-use super::keys::{Life, cancel, linked};
+use super::keys::lives::{Life, cancel, linked};
 use crate::case::cases;
 use crate::fixture::{error, job};
 use crate::{Fixture, Peer, Spoil};

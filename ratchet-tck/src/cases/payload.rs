@@ -10,7 +10,7 @@ use ratchet_api::{
     MethodName, NewJob, Refusal, Sanitized, Submission, TargetName,
 };
 
-use super::keys::{Life, named};
+use super::keys::lives::{Life, named};
 use crate::Fixture;
 use crate::case::cases;
 use crate::fixture::{call, job, job_with, text};

@@ -12,7 +12,7 @@ use ratchet_api::{
     NewLogLine, QueueName, Submission,
 };
 
-use super::keys::{Life, connections, holding, linked, named, schedule};
+use super::keys::lives::{Life, connections, holding, linked, named, schedule};
 use super::load::spoil;
 use crate::case::cases;
 use crate::fixture::{error, job, job_with, text};

@@ -12,7 +12,7 @@ use ratchet_api::{
 };
 use serde_json::json;
 
-use super::keys::{Life, cancel, connections, linked, named};
+use super::keys::lives::{Life, cancel, connections, linked, named};
 use crate::case::cases;
 use crate::fixture::{error, job, job_with, text};
 use crate::{Fixture, Peer};
