@@ -11,7 +11,7 @@ use ratchet_api::{
 };
 
 use super::commit::{business_key, dead, keyed, ran, recorded, succeeded};
-use super::effects::{chain, find_all, finish, join, on_success, store, waits};
+use super::effects::{chain, find_all, finish, join, on_success, set, store, waits};
 use crate::case::cases;
 use crate::fixture::{Fixture, Peer, job, job_with, text};
 
@@ -171,28 +171,25 @@ pub async fn a_cancel_reaches_every_depth_nearest_first(fx: Fixture) {
 
 pub async fn a_cancel_reaches_every_branch_nearest_first(fx: Fixture) {
     let node = fx.node("a").await;
-    let root = job();
-    let (mut jobs, mut edges) = (vec![root.clone()], Vec::new());
-    for branch in [job(), job(), job()] {
-        edges.push(Edge::new(root.spec.id, branch.spec.id, Condition::Failure));
-        for leaf in [job(), job()] {
-            edges.push(on_success(&branch, &leaf));
-            jobs.push(leaf);
+    for runs in [false, true] {
+        let levels = tree(&node).await;
+        let root = levels[0][0];
+        if runs {
+            node.take(root).await;
         }
-        jobs.insert(1, branch);
+        let (CancelVerdict::Canceled { dependents } | CancelVerdict::Requested { dependents }) =
+            cancel(&node, root).await
+        else {
+            panic!("a live job is canceled");
+        };
+        let mut rest = dependents.as_slice();
+        for level in &levels[1..] {
+            let (nearest, further) = rest.split_at(level.len().min(rest.len()));
+            assert_eq!(set(nearest), set(level), "runs: {runs}");
+            rest = further;
+        }
+        assert_eq!(rest, []);
     }
-    let ids: Vec<_> = jobs.iter().map(|job| job.spec.id).collect();
-    super::effects::submit(&node, jobs, edges).await;
-    let CancelVerdict::Canceled { dependents } = cancel(&node, ids[0]).await else {
-        panic!("a waiting job is canceled");
-    };
-    let sorted = |ids: &[JobId]| {
-        let mut ids = ids.to_vec();
-        ids.sort();
-        ids
-    };
-    assert_eq!(sorted(&dependents[..3]), sorted(&ids[1..4]), "branches come before their leaves");
-    assert_eq!(sorted(&dependents[3..]), sorted(&ids[4..]));
 }
 
 pub async fn a_cancel_spares_what_can_still_get_what_it_needs(fx: Fixture) {
@@ -333,6 +330,23 @@ pub async fn of_two_cancels_at_once_one_counts(fx: Fixture) {
         };
         assert_eq!(*dependents, steps[1..], "round {round}");
     }
+}
+
+/// Stores a root with three levels of two branches each below it; answers the ids of each level.
+async fn tree(peer: &Peer) -> Vec<Vec<JobId>> {
+    let (mut levels, mut edges) = (vec![vec![job()]], Vec::new());
+    for _ in 0..3 {
+        let mut next = Vec::new();
+        for parent in levels.last().expect("there is a root") {
+            for child in [job(), job()] {
+                edges.push(Edge::new(parent.spec.id, child.spec.id, Condition::Failure));
+                next.push(child);
+            }
+        }
+        levels.push(next);
+    }
+    super::effects::submit(peer, levels.concat(), edges).await;
+    levels.iter().map(|level| level.iter().map(|job| job.spec.id).collect()).collect()
 }
 
 async fn cancel(peer: &Peer, id: JobId) -> CancelVerdict {
