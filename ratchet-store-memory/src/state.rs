@@ -217,6 +217,8 @@ impl State {
         let row = self.jobs.get_mut(&child)?;
         row.job.open_parents = row.job.open_parents.saturating_sub(1);
         if row.status().is_terminal() {
+            // Kept up to date for a retry that brings the child back.
+            row.job.blocked_by = row.job.blocked_by.saturating_sub(u32::from(decided == EdgeState::Satisfied));
             return None;
         }
         if decided == EdgeState::Satisfied {
