@@ -21,7 +21,7 @@ pub struct Edge {
     /// The submitter's answer in case the parent has ended before the edge is stored.
     ///
     /// A store can tell success from failure but evaluates nothing else; without an answer it refuses the
-    /// submission with [`Refusal::ParentEnded`](crate::Refusal::ParentEnded) and the submitter looks again.
+    /// submission with [`Refusal::ParentEnded`](crate::Refusal::ParentEnded) and the submitter looks again. Not kept.
     pub if_ended: Option<EdgeState>,
 }
 

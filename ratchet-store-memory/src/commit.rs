@@ -64,16 +64,16 @@ impl State {
     }
 
     fn apply_edge_effects(&mut self, outcome: &Outcome, now: Timestamp, led_to: &mut Recorded) {
+        let mut hopeless = Vec::new();
         for effect in &outcome.effects {
             let (child, decided) = match effect {
                 Effect::Satisfy(child) => (*child, EdgeState::Satisfied),
                 Effect::Refuse(child) => (*child, EdgeState::Refused),
                 Effect::Submit(_) => continue,
             };
-            if let Some(hopeless) = self.decide(outcome.id, child, decided, now, led_to) {
-                self.end(hopeless, JobStatus::Canceled, Ending::at(now), now, led_to);
-            }
+            hopeless.extend(self.decide(outcome.id, child, decided, now, led_to));
         }
+        self.cancel_hopeless(hopeless, now, led_to);
     }
 
     /// The job ends.

@@ -64,9 +64,8 @@ impl State {
             return CancelVerdict::Canceled { dependents: led_to.canceled };
         }
         row.cancel_requested = true;
-        for hopeless in self.decide_open_edges(id, now, &mut led_to) {
-            self.end(hopeless, JobStatus::Canceled, Ending::at(now), now, &mut led_to);
-        }
+        let hopeless = self.decide_open_edges(id, now, &mut led_to);
+        self.cancel_hopeless(hopeless, now, &mut led_to);
         CancelVerdict::Requested { dependents: led_to.canceled }
     }
 

@@ -191,10 +191,13 @@ impl State {
             let ended = self.jobs.get(&edge.parent).is_some_and(|parent| parent.decides_as().is_terminal());
             if ended {
                 let mut led_to = Recorded::default();
-                for hopeless in self.decide_open_edges(edge.parent, now, &mut led_to) {
-                    self.end(hopeless, JobStatus::Canceled, Ending::at(now), now, &mut led_to);
-                }
+                let hopeless = self.decide_open_edges(edge.parent, now, &mut led_to);
+                self.cancel_hopeless(hopeless, now, &mut led_to);
             }
+        }
+        // The submitter's answer was about this moment.
+        for stored in self.edges.iter_mut().rev().take(edges.len()) {
+            stored.if_ended = None;
         }
     }
 

@@ -27,8 +27,9 @@ impl JobLogStore for MemoryStore {
     async fn append_logs(&self, lines: &[NewLogLine]) -> StoreResult<()> {
         self.transaction(|state, now| {
             for line in lines {
-                let last = state.logs_of(line.job).last().map_or(0, |line| line.seq);
-                let stored = LogLine::new(last + 1, line.fence, now, line.level, line.message.to_string());
+                state.log_lines += 1;
+                let stored =
+                    LogLine::new(state.log_lines, line.fence, now, line.level, line.message.to_string());
                 state.logs.insert((line.job, stored.seq), stored);
             }
         });

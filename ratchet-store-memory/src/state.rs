@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use ratchet_api::{
-    ArchivedJob, Batch, BatchId, BusinessKey, DlqAlert, Edge, EdgeState, Ending, Execution, Fence,
-    Fingerprint, IdempotencyKey, Job, JobId, JobStatus, LockName, LogLine, Node, Owner, QueueName, Recorded,
-    ResourceLimit, ResourceName, Timestamp,
+    ArchivedJob, Batch, BatchId, BatchProgress, BusinessKey, DlqAlert, Edge, EdgeState, Ending, Execution,
+    Fence, Fingerprint, IdempotencyKey, Job, JobId, JobStatus, LockName, LogLine, Node, Owner, QueueName,
+    Recorded, ResourceLimit, ResourceName, Timestamp,
 };
 
 /// Everything that is stored.
@@ -29,6 +29,8 @@ pub(crate) struct State {
     pub(crate) paused_queues: BTreeSet<QueueName>,
     pub(crate) executions: BTreeMap<(JobId, Fence), Execution>,
     pub(crate) logs: BTreeMap<(JobId, u64), LogLine>,
+    /// Lines ever written: a number is not given twice, so a reader who pages on misses none.
+    pub(crate) log_lines: u64,
     pub(crate) alerts: Vec<DlqAlert>,
     pub(crate) alert_groups: HashMap<Fingerprint, AlertGroup>,
     pub(crate) archive: BTreeMap<JobId, ArchivedJob>,
@@ -153,34 +155,47 @@ impl State {
     /// Ends a job: frees what it holds, counts it in its batch, decides its edges, and follows what that leads to.
     pub(crate) fn end(
         &mut self,
-        first: JobId,
+        id: JobId,
         status: JobStatus,
         ending: Ending,
         now: Timestamp,
         led_to: &mut Recorded,
     ) {
-        let mut ended = VecDeque::from([(first, status, ending)]);
-        while let Some((id, status, ending)) = ended.pop_front() {
-            let Some(row) = self.jobs.get_mut(&id) else { continue };
-            let was_dead_letter = row.job.paused_from == Some(JobStatus::Failed);
-            let (batch, ran_for) = (row.job.spec.batch, ending.duration());
-            row.enter(status);
-            row.cancel_requested = false;
-            row.set_aside = None;
-            row.job.ending = Some(ending);
-            self.free_key(id);
-            self.free_permits(id);
-            if let Some(batch) = batch.filter(|_| !was_dead_letter) {
-                self.count_in_batch(batch, status, ran_for.unwrap_or_default());
-                let progress = self.complete_batch(batch, now, led_to);
-                if id == first {
-                    led_to.batch = progress;
-                }
-            }
-            for canceled in self.decide_open_edges(id, now, led_to) {
-                ended.push_back((canceled, JobStatus::Canceled, Ending::at(now)));
-            }
+        led_to.batch = self.settle(id, status, ending, now, led_to);
+        let hopeless = self.decide_open_edges(id, now, led_to);
+        self.cancel_hopeless(hopeless, now, led_to);
+    }
+
+    /// Cancels jobs that can no longer get what they need, and what depends on them, nearest first.
+    pub(crate) fn cancel_hopeless(&mut self, hopeless: Vec<JobId>, now: Timestamp, led_to: &mut Recorded) {
+        let mut hopeless = VecDeque::from(hopeless);
+        while let Some(id) = hopeless.pop_front() {
+            self.settle(id, JobStatus::Canceled, Ending::at(now), now, led_to);
+            hopeless.extend(self.decide_open_edges(id, now, led_to));
         }
+    }
+
+    /// Ends one job, as far as it is only about itself and its batch. Answers where the batch stands.
+    fn settle(
+        &mut self,
+        id: JobId,
+        status: JobStatus,
+        ending: Ending,
+        now: Timestamp,
+        led_to: &mut Recorded,
+    ) -> Option<BatchProgress> {
+        let row = self.jobs.get_mut(&id)?;
+        let was_dead_letter = row.job.paused_from == Some(JobStatus::Failed);
+        let (batch, ran_for) = (row.job.spec.batch, ending.duration());
+        row.enter(status);
+        row.cancel_requested = false;
+        row.set_aside = None;
+        row.job.ending = Some(ending);
+        self.free_key(id);
+        self.free_permits(id);
+        let batch = batch.filter(|_| !was_dead_letter)?;
+        self.count_in_batch(batch, status, ran_for.unwrap_or_default());
+        self.complete_batch(batch, now, led_to)
     }
 
     /// Decides what is still open of an ended job's edges. Answers the children that must be cancelled for it.
@@ -218,7 +233,8 @@ impl State {
         row.job.open_parents = row.job.open_parents.saturating_sub(1);
         if row.status().is_terminal() {
             // Kept up to date for a retry that brings the child back.
-            row.job.blocked_by = row.job.blocked_by.saturating_sub(u32::from(decided == EdgeState::Satisfied));
+            row.job.blocked_by =
+                row.job.blocked_by.saturating_sub(u32::from(decided == EdgeState::Satisfied));
             return None;
         }
         if decided == EdgeState::Satisfied {
@@ -248,7 +264,7 @@ impl State {
         id: BatchId,
         now: Timestamp,
         led_to: &mut Recorded,
-    ) -> Option<ratchet_api::BatchProgress> {
+    ) -> Option<BatchProgress> {
         let row = self.batches.get_mut(&id)?;
         let progress = row.batch.progress;
         if progress.is_complete() && row.batch.completed_at.is_none() {

@@ -36,8 +36,9 @@ pub trait JobRetryStore: Send + Sync + 'static {
     /// - `retry.revived`: a FAILED job becomes PENDING, due now, with attempts 0, crash count 0, no error and a
     ///   raised fence; nothing else can be retried.
     /// - `retry.key`: its business key is reserved again in the same transaction; if a live job holds it, nothing is done.
-    /// - `retry.dependents`: dependents that its failure had cancelled wait again as if it had not; dependents that
-    ///   were released by its failure, or were cancelled for another reason, stay as they are.
+    /// - `retry.dependents`: every edge that its failure had refused is open again. Dependents that were cancelled for such
+    ///   refusals wait again once enough of their parents are open or satisfied, and what hangs on them likewise;
+    ///   dependents that were released by its failure, or were cancelled by hand, stay as they are.
     /// - `retry.batch`: a child no longer counts as failed; a batch that was completed does not complete again.
     /// - `retry.stale`: with a fence that is not the present one, nothing is done.
     async fn retry(&self, jobs: &[Target]) -> StoreResult<Vec<RetryVerdict>>;

@@ -60,7 +60,8 @@ pub trait JobTerminalStore: Send + Sync + 'static {
     ///   hand-back without a run, which leaves no trace to know it by and answers `LeaseLost`.
     /// - `commit.isolated`: an outcome that is not recorded never affects its neighbours.
     /// - `commit.fence_raised`: a recorded outcome raises the fence by one.
-    /// - `commit.succeeded`: the job is SUCCEEDED with its result byte for byte, its timing, no owner and no error.
+    /// - `commit.succeeded`: the job is SUCCEEDED with its result byte for byte, its timing, no owner, no pick-up time
+    ///   and no error.
     /// - `commit.retry`: the job is PENDING, due after the delay from the store's present, one attempt more, the
     ///   error kept; its key stays reserved.
     /// - `commit.dead_letter`: the job is FAILED with its error; one attempt more if
@@ -78,14 +79,15 @@ pub trait JobTerminalStore: Send + Sync + 'static {
     /// - `commit.refuse`: a refused edge lowers `open_parents`; a child with fewer open parents than it needs is CANCELED,
     ///   all edges that lead from it are refused, and so on; all of them are listed.
     /// - `commit.decided_edge`: an effect on an edge that is already decided, or that does not exist, does nothing.
-    /// - `commit.undecided_edge`: an edge of an ended job that no effect decided is decided by
-    ///   [`Edge::decided_by`](crate::Edge::decided_by), and refused where that says nothing. After a retry or hand-back
-    ///   edges stay open.
-    /// - `commit.submit`: submissions are stored with the outcome; a refused one is reported and undoes nothing.
+    /// - `commit.undecided_edge`: an edge of an ended job that no effect decided follows the plain status, by
+    ///   [`Edge::decided_by`](crate::Edge::decided_by), and is refused where that says nothing. After a retry or
+    ///   hand-back edges stay open, whatever the effects say.
+    /// - `commit.submit`: submissions are stored with the outcome, whatever its end, and after what that end frees; a refused
+    ///   one is reported and undoes nothing.
     /// - `commit.edges_changed`: if a job that succeeds or fails for good has more edges than were seen, nothing is done
     ///   and all its edges are returned.
-    /// - `commit.cancel_wins`: once a cancel was requested, whatever is committed records CANCELED, drops result and
-    ///   effects, and answers `CanceledInstead`.
+    /// - `commit.cancel_wins`: once a cancel was requested, whatever is committed records CANCELED with its history row, drops
+    ///   result and effects, and answers `CanceledInstead`; sent again it answers `AlreadyRecorded`.
     /// - `commit.batch`: the end of a child counts once in its batch, success as completed, the rest as failed; concurrent
     ///   commits are all counted; the last one of a closed batch completes it once and releases its parent.
     async fn commit(&self, owner: &Owner, outcomes: &[Outcome]) -> StoreResult<Vec<Verdict>>;
