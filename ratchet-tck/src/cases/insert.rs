@@ -607,11 +607,17 @@ pub async fn old_dead_letters_are_purged_oldest_first(fx: Fixture) {
     let node = fx.node("a").await;
     let queue: QueueName = named("failing");
     let new = || job_with(|new| new.spec.queue = queue.clone());
-    // The job with the lowest id fails last, so age and id are not the same order.
-    let youngest = node.running(new()).await;
+    // The jobs fail in the reverse order of their ids, so age and id are not the same order.
+    let mut running = Vec::new();
+    for _ in 0..4 {
+        running.push(node.running(new()).await);
+    }
+    let youngest = running.remove(0);
+    let dead = || End::DeadLetter { error: error("for good"), reason: DeadReason::DoNotRetry };
     let mut failed = Vec::new();
-    for _ in 0..3 {
-        failed.push(Life::Failed.reach(&node, new()).await);
+    for claim in running.iter().rev() {
+        node.end(claim, dead()).await;
+        failed.push(claim.id);
         fx.advance(SECOND);
     }
     let kept = [
@@ -620,7 +626,7 @@ pub async fn old_dead_letters_are_purged_oldest_first(fx: Fixture) {
         Life::PausedFromFailed.reach(&node, new()).await,
         Life::Pending.reach(&node, new()).await,
     ];
-    node.end(&youngest, End::DeadLetter { error: error("late"), reason: DeadReason::DoNotRetry }).await;
+    node.end(&youngest, dead()).await;
     let remaining = async || {
         let mut rest = Vec::new();
         for id in failed.iter().chain([&youngest.id]) {

@@ -671,6 +671,7 @@ pub async fn batches_are_listed_newest_first_page_after_page(fx: Fixture) {
             let Some(last) = page.last() else { break };
             after = Some(last.id);
             listed.extend(page);
+            assert!(listed.len() <= stored.len(), "no batch comes twice");
         }
         assert_eq!(listed, stored, "pages of {limit}");
     }

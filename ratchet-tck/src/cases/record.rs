@@ -169,6 +169,7 @@ pub async fn log_lines_are_read_page_after_page_and_for_one_job_only(fx: Fixture
             let Some(last) = page.last() else { break };
             after = Some(last.seq);
             read.extend(page.into_iter().map(|line| line.message));
+            assert!(read.len() <= expected.len(), "no line comes twice");
         }
         assert_eq!(read, expected, "pages of {limit}");
     }
@@ -323,6 +324,7 @@ pub async fn jobs_are_found_by_exactly_their_tag_page_after_page(fx: Fixture) {
                 let Some(last) = page.last() else { break };
                 after = Some(*last);
                 found.extend(page);
+                assert!(found.len() <= expected[at].len(), "{tag:?}: no job comes twice");
             }
             assert_eq!(found, expected[at], "{tag:?} in pages of {limit}, lowest first");
         }
