@@ -36,6 +36,7 @@ cases! { "effects";
     an_effect_on_an_edge_that_does_not_exist_does_nothing: ["commit.decided_edge"] [];
     an_edge_that_was_satisfied_before_a_manual_retry_stays_so: ["commit.decided_edge", "retry.dependents"] [];
     undecided_edges_follow_from_the_end: ["commit.undecided_edge"] [89 103];
+    an_answer_for_an_ended_parent_is_not_kept_for_a_live_one: ["commit.undecided_edge"] [];
     edges_stay_open_after_a_retry_and_a_hand_back: ["commit.undecided_edge"] [28];
     random_graphs_end_as_the_model_says: ["commit.satisfy", "commit.refuse", "commit.undecided_edge"] [];
 }
@@ -358,6 +359,17 @@ pub async fn an_edge_that_was_satisfied_before_a_manual_retry_stays_so(fx: Fixtu
     assert_eq!((led_to.released, led_to.canceled), (vec![next], vec![]));
     assert_eq!(node.job(rescue).await, ran_before);
     assert_eq!(states(&node, step).await, [EdgeState::Satisfied, EdgeState::Satisfied]);
+}
+
+pub async fn an_answer_for_an_ended_parent_is_not_kept_for_a_live_one(fx: Fixture) {
+    let (node, other) = (fx.node("a").await, fx.node("b").await);
+    let (parent, child) = (job(), job());
+    let mut edge = Edge::new(parent.spec.id, child.spec.id, Condition::Custom("match".into()));
+    edge.if_ended = Some(EdgeState::Satisfied);
+    let [parent, child] = store(&node, [parent, child], vec![edge]).await;
+    let claim = node.take(parent).await;
+    finish(&node, &claim, succeeded(), vec![]).await;
+    assert_eq!(other.status(child).await, JobStatus::Canceled);
 }
 
 pub async fn undecided_edges_follow_from_the_end(fx: Fixture) {

@@ -147,7 +147,6 @@ pub async fn all_edges_come_with_a_job_in_the_order_of_evaluation(fx: Fixture) {
     let edge = |child: JobId, priority| {
         let mut edge = Edge::new(ids[0], child, Condition::Custom("vip".into()));
         edge.priority = priority;
-        edge.if_ended = Some(ratchet_api::EdgeState::Refused);
         edge
     };
     // Among equal priorities the order of storing counts, which is not that of the ids.
