@@ -1,10 +1,100 @@
-//! Batches: locking and writing their counters.
+//! Batches: reading, closing, locking and writing their counters.
 
-use ratchet_api::{Batch, BatchId, BatchProgress, StoreResult, Timestamp};
+use async_trait::async_trait;
+use ratchet_api::store::{BatchMetricsStore, BatchStore, Closed, JobPage, PageRequest};
+use ratchet_api::{Batch, BatchId, BatchMetrics, BatchProgress, JobId, JobStatus, StoreResult, Timestamp};
 use uuid::Uuid;
 
+use crate::PostgresStore;
+use crate::follow::Follow;
+use crate::info::present;
+use crate::page::{limit_and_one, page};
 use crate::row::{Cells, Problem, read_all};
 use crate::session::Session;
+
+#[async_trait]
+impl BatchStore for PostgresStore {
+    async fn find_batches(&self, batches: &[BatchId]) -> StoreResult<Vec<Option<Batch>>> {
+        self.run("find_batches", |session| Box::pin(find(session, batches))).await
+    }
+
+    async fn close_batch(&self, batch: BatchId) -> StoreResult<Closed> {
+        self.transaction("close_batch", |session| Box::pin(close(session, batch))).await
+    }
+
+    async fn batch_children(
+        &self,
+        batch: BatchId,
+        status: Option<JobStatus>,
+        page: &PageRequest,
+    ) -> StoreResult<JobPage> {
+        self.run("batch_children", |session| Box::pin(children(session, batch, status, page))).await
+    }
+}
+
+#[async_trait]
+impl BatchMetricsStore for PostgresStore {
+    async fn batch_metrics(&self, batch: BatchId) -> StoreResult<Option<BatchMetrics>> {
+        self.run("batch_metrics", |session| {
+            Box::pin(async move {
+                let metrics = session.sql().batch_metrics.bind().arg("batch_id", batch.parent().as_uuid());
+                let rows = metrics.rows(session).await?;
+                Ok(read_all(session.op(), &rows, self::metrics)?.pop())
+            })
+        })
+        .await
+    }
+}
+
+async fn find(session: &mut Session<'_>, ids: &[BatchId]) -> StoreResult<Vec<Option<Batch>>> {
+    let uuids: Vec<Uuid> = ids.iter().map(|id| id.parent().as_uuid()).collect();
+    let rows = session.sql().find_batches.bind().arg("batch_ids", uuids).rows(session).await?;
+    let mut found = vec![None; ids.len()];
+    let read = |cells: Cells<'_>| Ok((cells.get::<u32>("place")?, batch(cells)?));
+    for (place, batch) in read_all(session.op(), &rows, read)? {
+        found[place as usize - 1] = Some(batch);
+    }
+    Ok(found)
+}
+
+async fn close(session: &mut Session<'_>, id: BatchId) -> StoreResult<Closed> {
+    let now = present(session).await?;
+    let Some(mut batch) = hold_batches(session, &[id]).await?.pop() else { return Ok(Closed::Unknown) };
+    if batch.progress.closed {
+        return Ok(Closed::AlreadyClosed);
+    }
+    batch.progress.closed = true;
+    let progress = batch.progress;
+    Follow::new(now, 1).update_batch(session, batch).await?;
+    Ok(Closed::Closed(progress))
+}
+
+async fn children(
+    session: &mut Session<'_>,
+    batch: BatchId,
+    status: Option<JobStatus>,
+    wanted: &PageRequest,
+) -> StoreResult<JobPage> {
+    let children = session.sql().batch_children.bind();
+    let rows = children
+        .arg("batch_id", batch.parent().as_uuid())
+        .arg("after", wanted.after.map(JobId::as_uuid))
+        .arg("status", status.map(JobStatus::as_str))
+        .arg("lim", limit_and_one(wanted.limit))
+        .rows(session)
+        .await?;
+    page(session.op(), &rows, wanted.limit)
+}
+
+fn metrics(cells: Cells<'_>) -> Result<BatchMetrics, Problem> {
+    let mut metrics = BatchMetrics::default();
+    metrics.child_count = cells.get("total_items")?;
+    metrics.success_count = cells.get("completed_items")?;
+    metrics.failure_count = cells.get("failed_items")?;
+    metrics.child_execution = cells.get("child_execution_ms")?;
+    metrics.total_duration = cells.opt("total_duration_ms")?;
+    Ok(metrics)
+}
 
 /// A batch whose row is locked until the transaction ends.
 #[derive(Clone, Debug)]
@@ -43,6 +133,9 @@ pub(crate) async fn hold_batches(session: &mut Session<'_>, ids: &[BatchId]) -> 
 
 /// Writes batches that are held.
 pub(crate) async fn update_batches(session: &mut Session<'_>, batches: &[HeldBatch]) -> StoreResult<()> {
+    if batches.is_empty() {
+        return Ok(());
+    }
     let count = |of: fn(&BatchProgress) -> u64| -> Vec<i64> {
         batches.iter().map(|batch| i64::try_from(of(&batch.progress)).unwrap_or(i64::MAX)).collect()
     };
@@ -53,7 +146,10 @@ pub(crate) async fn update_batches(session: &mut Session<'_>, batches: &[HeldBat
         .arg("completed", count(|progress| progress.completed))
         .arg("failed", count(|progress| progress.failed))
         .arg("closed", batches.iter().map(|batch| batch.progress.closed).collect::<Vec<_>>())
-        .arg("completed_at", batches.iter().map(|b| b.completed_at.map(Timestamp::to_datetime)).collect::<Vec<_>>())
+        .arg(
+            "completed_at",
+            batches.iter().map(|b| b.completed_at.map(Timestamp::to_datetime)).collect::<Vec<_>>(),
+        )
         .arg("ran_ms", batches.iter().map(|batch| batch.ran_ms).collect::<Vec<_>>())
         .run(session)
         .await?;

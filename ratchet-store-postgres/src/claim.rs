@@ -1,8 +1,10 @@
 //! Taking jobs.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use ratchet_api::store::{ClaimRequest, JobClaimStore};
-use ratchet_api::{JobClaim, JobId, Owner, QueueLimit, QueueName, StoreResult, whole_millis};
+use ratchet_api::{JobClaim, JobId, Owner, QueueLimit, QueueName, StoreResult};
 use sqlx::postgres::PgRow;
 
 use crate::PostgresStore;
@@ -48,7 +50,8 @@ async fn claim(session: &mut Session<'_>, request: &ClaimRequest) -> StoreResult
 /// What is left to take.
 fn subtract(wanted: &mut [QueueLimit], claims: &[JobClaim], limits: &[QueueLimit]) {
     for (left, part) in wanted.iter_mut().zip(limits) {
-        left.limit = part.limit.saturating_sub(claims.iter().filter(|claim| claim.queue == part.queue).count());
+        left.limit =
+            part.limit.saturating_sub(claims.iter().filter(|claim| claim.queue == part.queue).count());
     }
 }
 
@@ -64,7 +67,7 @@ async fn claim_once(
         .arg("owner", request.owner.as_str())
         .arg("queues", wanted.iter().map(|part| part.queue.as_str()).collect::<Vec<_>>())
         .arg("limits", wanted.iter().map(|part| bounded(part.limit)).collect::<Vec<_>>())
-        .arg("boost_ms", request.boost_interval.map_or(0, whole_millis))
+        .arg("boost_ms", request.boost_interval.map_or(0, boost_millis))
         .arg("spare", SPARE)
         .rows(session)
         .await?;
@@ -93,10 +96,19 @@ async fn owned(session: &mut Session<'_>, owner: &Owner) -> StoreResult<Vec<JobC
 }
 
 /// Takes these very jobs.
-pub(crate) async fn pick_up(session: &mut Session<'_>, owner: &Owner, jobs: &[JobId]) -> StoreResult<Vec<JobClaim>> {
+pub(crate) async fn pick_up(
+    session: &mut Session<'_>,
+    owner: &Owner,
+    jobs: &[JobId],
+) -> StoreResult<Vec<JobClaim>> {
     let pick_up = session.sql().pick_up.bind().arg("now", session.store().now());
     let rows = pick_up.arg("owner", owner.as_str()).arg("job_ids", uuids(jobs)).rows(session).await?;
     Ok(readable(session.op(), &rows))
+}
+
+/// As [`JobPriority::boosted`](ratchet_api::JobPriority::boosted) counts: less than a millisecond is no boost.
+fn boost_millis(interval: Duration) -> i64 {
+    i64::try_from(interval.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// A limit that no table reaches, so that adding to it cannot overflow.

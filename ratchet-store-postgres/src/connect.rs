@@ -6,10 +6,10 @@ use std::time::Duration;
 use ratchet_api::{Limits, StoreClock, StoreError, StoreResult};
 use sqlx::postgres::PgConnectOptions;
 
+use crate::PostgresStore;
 use crate::schema::Schema;
 use crate::session::Sessions;
 use crate::statement::Statements;
-use crate::PostgresStore;
 
 /// The driver keeps this many prepared statements a connection: more than the store has.
 const STATEMENT_CACHE: usize = 256;

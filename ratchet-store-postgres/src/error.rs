@@ -54,9 +54,10 @@ fn of_sqlstate(code: &str) -> (StoreErrorKind, &'static str) {
         LOCK_NOT_AVAILABLE | QUERY_CANCELED => {
             (StoreErrorKind::Transient, "the server stopped the statement; try again")
         }
-        UNDEFINED_TABLE | UNDEFINED_COLUMN | INVALID_SCHEMA_NAME => {
-            (StoreErrorKind::NotMigrated, "the schema is missing or of another version; run `ratchet migrate`")
-        }
+        UNDEFINED_TABLE | UNDEFINED_COLUMN | INVALID_SCHEMA_NAME => (
+            StoreErrorKind::NotMigrated,
+            "the schema is missing or of another version; run `ratchet migrate`",
+        ),
         _ => match code.get(..2).unwrap_or_default() {
             INTEGRITY_VIOLATION => (StoreErrorKind::Conflict, "a constraint refused the write"),
             CONNECTION_EXCEPTION | INSUFFICIENT_RESOURCES | OPERATOR_INTERVENTION => {

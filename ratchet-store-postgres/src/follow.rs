@@ -4,9 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use ratchet_api::{
-    BatchId, BatchProgress, Edge, EdgeState, JobId, JobStatus, StoreResult, Timestamp,
-};
+use ratchet_api::{BatchId, BatchProgress, Edge, EdgeState, JobId, JobStatus, StoreResult, Timestamp};
 
 use crate::batch::{HeldBatch, hold_batches, update_batches};
 use crate::hold::{hold, uuids};
@@ -130,7 +128,12 @@ impl Follow {
             let satisfied = i64::from(decision.state == EdgeState::Satisfied);
             match changes.iter_mut().find(|change| change.child == decision.child) {
                 Some(change) => change.add(satisfied, decision.cause),
-                None => changes.push(Change { child: decision.child, decided: 1, satisfied, cause: decision.cause }),
+                None => changes.push(Change {
+                    child: decision.child,
+                    decided: 1,
+                    satisfied,
+                    cause: decision.cause,
+                }),
             }
         }
         let settled = apply_changes(session, &changes, self.now).await?;
@@ -202,7 +205,11 @@ impl Follow {
     }
 
     /// Writes batches that were changed by hand, and releases the parents of those that are complete now.
-    pub(crate) async fn update_batch(&mut self, session: &mut Session<'_>, mut batch: HeldBatch) -> StoreResult<()> {
+    pub(crate) async fn update_batch(
+        &mut self,
+        session: &mut Session<'_>,
+        mut batch: HeldBatch,
+    ) -> StoreResult<()> {
         let completed = batch.complete(self.now);
         update_batches(session, std::slice::from_ref(&batch)).await?;
         if completed {
@@ -211,7 +218,11 @@ impl Follow {
         Ok(())
     }
 
-    async fn release_parents(&mut self, session: &mut Session<'_>, completed: &[(BatchId, usize)]) -> StoreResult<()> {
+    async fn release_parents(
+        &mut self,
+        session: &mut Session<'_>,
+        completed: &[(BatchId, usize)],
+    ) -> StoreResult<()> {
         if completed.is_empty() {
             return Ok(());
         }
@@ -269,7 +280,10 @@ async fn apply_changes(
         .rows(session)
         .await?;
     let read = |cells: Cells<'_>| {
-        Ok((cells.get("job_id")?, Settled { released: cells.get("released")?, hopeless: cells.get("hopeless")? }))
+        Ok((
+            cells.get("job_id")?,
+            Settled { released: cells.get("released")?, hopeless: cells.get("hopeless")? },
+        ))
     };
     Ok(read_all(session.op(), &rows, read)?.into_iter().collect())
 }
@@ -277,7 +291,8 @@ async fn apply_changes(
 /// Decides open edges; answers those decisions that counted, in their order.
 async fn decide_edges(session: &mut Session<'_>, decisions: &[Decision]) -> StoreResult<Vec<Decision>> {
     let mut seen = HashSet::new();
-    let first: Vec<Decision> = decisions.iter().copied().filter(|d| seen.insert((d.parent, d.child))).collect();
+    let first: Vec<Decision> =
+        decisions.iter().copied().filter(|d| seen.insert((d.parent, d.child))).collect();
     let rows = session.sql().decide_edges.bind();
     let rows = rows
         .arg("parents", uuids(first.iter().map(|decision| &decision.parent)))

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ratchet_api::{BatchId, BusinessKey, Fence, JobId, JobStatus, Owner, StoreError, StoreErrorKind, StoreResult};
+use ratchet_api::{BatchId, Fence, JobId, JobStatus, Owner, StoreError, StoreErrorKind, StoreResult};
 use uuid::Uuid;
 
 use crate::row::{Cells, Problem, read_all};
@@ -15,7 +15,6 @@ pub(crate) struct Held {
     pub(crate) fence: Fence,
     pub(crate) place: Place,
     pub(crate) batch: Option<BatchId>,
-    pub(crate) business_key: Option<BusinessKey>,
 }
 
 /// Where a held job is.
@@ -37,6 +36,8 @@ pub(crate) struct Ended {
     cascaded: bool,
     blocked_by: u32,
     open_parents: u32,
+    /// How long its last body ran.
+    ran_ms: i64,
 }
 
 /// The state of a queue row.
@@ -77,6 +78,14 @@ impl Held {
             && ended.cascaded && ended.open_parents + regained == ended.blocked_by)
     }
 
+    /// How long the last body of an ended job ran.
+    pub(crate) fn ran_ms(&self) -> i64 {
+        match &self.place {
+            Place::Ended(ended) => ended.ran_ms,
+            Place::Queue(_) | Place::Schedule { .. } => 0,
+        }
+    }
+
     pub(crate) fn is_schedule(&self) -> bool {
         matches!(self.place, Place::Schedule { .. })
     }
@@ -98,7 +107,11 @@ pub(crate) async fn hold(session: &mut Session<'_>, ids: &[JobId]) -> StoreResul
         }
         held.extend(hold_queued(session, &moved).await?);
     }
-    Err(StoreError::new(StoreErrorKind::Transient, session.op(), "jobs change faster than they can be locked"))
+    Err(StoreError::new(
+        StoreErrorKind::Transient,
+        session.op(),
+        "jobs change faster than they can be locked",
+    ))
 }
 
 async fn hold_queued(session: &mut Session<'_>, ids: &[JobId]) -> StoreResult<HashMap<JobId, Held>> {
@@ -140,6 +153,7 @@ fn cold(cells: Cells<'_>) -> Result<(JobId, Option<Held>), Problem> {
             cascaded: cells.get("cancel_cascaded")?,
             blocked_by: cells.get("blocked_by")?,
             open_parents: cells.get("open_parents")?,
+            ran_ms: cells.opt("ran_ms")?.unwrap_or_default(),
         }),
         (None, Some(rec_status)) => Place::Schedule { paused: rec_status == "P" },
         (None, None) => return Ok((cells.get("job_id")?, None)),
@@ -148,13 +162,7 @@ fn cold(cells: Cells<'_>) -> Result<(JobId, Option<Held>), Problem> {
 }
 
 fn held(cells: Cells<'_>, place: Place) -> Result<Held, Problem> {
-    Ok(Held {
-        id: cells.get("job_id")?,
-        fence: cells.get("version")?,
-        place,
-        batch: cells.opt("batch_id")?,
-        business_key: cells.opt("business_key")?,
-    })
+    Ok(Held { id: cells.get("job_id")?, fence: cells.get("version")?, place, batch: cells.opt("batch_id")? })
 }
 
 pub(crate) fn uuids<'a>(ids: impl IntoIterator<Item = &'a JobId>) -> Vec<Uuid> {

@@ -9,6 +9,8 @@
 //! - `insert`, `claim`, `commit`: the operations that carry the load;
 //! - `follow`: what the end of a job leads to, shared by commit, cancel and insert.
 
+mod alert;
+mod archive;
 mod batch;
 mod claim;
 mod commit;
@@ -20,12 +22,18 @@ mod follow;
 mod hold;
 mod info;
 mod insert;
+mod lock;
 mod node;
+mod page;
+mod permit;
+mod query;
+mod record;
+mod recurring;
 mod row;
 mod schema;
 mod session;
 mod statement;
-mod unbuilt;
+mod values;
 
 pub use connect::PostgresOptions;
 pub use schema::Schema;

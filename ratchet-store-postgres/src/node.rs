@@ -8,9 +8,9 @@ use ratchet_api::{Beat, BeatReply, JobClaim, JobId, Node, NodeInfo, Owner, Store
 use uuid::Uuid;
 
 use crate::claim::readable;
-use crate::insert::delay_millis;
 use crate::row::{Cells, Problem, read_all};
 use crate::session::Session;
+use crate::values::{delay_millis, retention_millis, row_limit};
 use crate::{PostgresOptions, PostgresStore};
 
 #[async_trait]
@@ -57,7 +57,7 @@ impl NodeStore for PostgresStore {
         self.run("purge_nodes", |session| {
             Box::pin(async move {
                 let purge = session.sql().purge_nodes.bind().arg("now", session.store().now());
-                purge.arg("retention_ms", delay_millis(retention)).run(session).await
+                purge.arg("retention_ms", retention_millis(retention)).run(session).await
             })
         })
         .await
@@ -116,7 +116,7 @@ async fn recover(
         .arg("now", session.store().now())
         .arg("owner", to.as_str())
         .arg("dead", dead.iter().map(Owner::as_str).collect::<Vec<_>>())
-        .arg("lim", i64::try_from(limit).unwrap_or(i64::MAX))
+        .arg("lim", row_limit(limit))
         .rows(session)
         .await?;
     Ok(readable(session.op(), &rows))

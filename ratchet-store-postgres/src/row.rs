@@ -49,6 +49,7 @@ from_cell! {
     String: String => Ok;
     Vec<String>: Vec<String> => Ok;
     Vec<Uuid>: Vec<Uuid> => Ok;
+    Vec<i64>: Vec<i64> => Ok;
     u32: i64 => |n| Ok(u32::try_from(n)?);
     u64: i64 => |n| Ok(u64::try_from(n)?);
     Duration: i64 => |ms| Ok(Duration::from_millis(u64::try_from(ms)?));
@@ -214,6 +215,7 @@ pub(crate) fn claim(cells: Cells<'_>) -> Result<JobClaim, Problem> {
     claim.max_retries = cells.get("max_retries")?;
     claim.timeout = cells.opt("timeout_ms")?;
     claim.business_key = cells.opt("business_key")?;
+    claim.edge_count = cells.get("edge_count")?;
     claim.cancel_requested = cells.get("cancel_requested")?;
     claim.expired = cells.opt::<Timestamp>("expires_at")?.is_some_and(|at| at <= now);
     Ok(claim)

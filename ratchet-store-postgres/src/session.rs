@@ -132,7 +132,11 @@ impl PostgresStore {
     }
 
     /// Runs statements as one transaction.
-    pub(crate) async fn transaction<'a, T>(&'a self, op: &'static str, work: impl Work<'a, T>) -> StoreResult<T> {
+    pub(crate) async fn transaction<'a, T>(
+        &'a self,
+        op: &'static str,
+        work: impl Work<'a, T>,
+    ) -> StoreResult<T> {
         self.attempts(op, true, work).await
     }
 
@@ -165,7 +169,8 @@ impl PostgresStore {
                 Ok(value)
             }
             Err(error) => {
-                let usable = leaves_connection_usable(&error) && (!tx || session.raw("ROLLBACK").await.is_ok());
+                let usable =
+                    leaves_connection_usable(&error) && (!tx || session.raw("ROLLBACK").await.is_ok());
                 if usable {
                     session.give_back();
                 }

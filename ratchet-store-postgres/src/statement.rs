@@ -2,8 +2,10 @@
 
 use ratchet_api::StoreResult;
 use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
 use sqlx::{Arguments as _, Encode, Postgres, SqlStr, Type};
 
+use crate::error::classify;
 use crate::schema::Schema;
 use crate::session::Session;
 
@@ -43,7 +45,13 @@ impl Bound<'_> {
         T: Encode<'t, Postgres> + Type<Postgres>,
     {
         let next = self.statement.params.get(self.args.len()).map(String::as_str);
-        debug_assert_eq!(next, Some(name), "parameter {} of {}", self.args.len() + 1, self.statement.sql.as_str());
+        debug_assert_eq!(
+            next,
+            Some(name),
+            "parameter {} of {}",
+            self.args.len() + 1,
+            self.statement.sql.as_str()
+        );
         if let Err(error) = self.args.add(value) {
             self.failure.get_or_insert(error);
         }
@@ -53,29 +61,31 @@ impl Bound<'_> {
     /// Runs it and reads every row.
     pub(crate) async fn rows(self, session: &mut Session<'_>) -> StoreResult<Vec<PgRow>> {
         let op = session.op();
-        let query = self.into_query();
-        query.fetch_all(session.connection()).await.map_err(|error| crate::error::classify(op, error))
+        let query = self.into_query().map_err(|error| classify(op, error))?;
+        query.fetch_all(session.connection()).await.map_err(|error| classify(op, error))
     }
 
     /// Runs it and reads the row that it gives whatever happens.
     pub(crate) async fn row(self, session: &mut Session<'_>) -> StoreResult<PgRow> {
         let op = session.op();
-        let query = self.into_query();
-        query.fetch_one(session.connection()).await.map_err(|error| crate::error::classify(op, error))
+        let query = self.into_query().map_err(|error| classify(op, error))?;
+        query.fetch_one(session.connection()).await.map_err(|error| classify(op, error))
     }
 
     /// Runs it and answers how many rows it changed.
     pub(crate) async fn run(self, session: &mut Session<'_>) -> StoreResult<u64> {
         let op = session.op();
-        let query = self.into_query();
-        let done = query.execute(session.connection()).await;
-        done.map(|done| done.rows_affected()).map_err(|error| crate::error::classify(op, error))
+        let query = self.into_query().map_err(|error| classify(op, error))?;
+        let done = query.execute(session.connection()).await.map_err(|error| classify(op, error))?;
+        Ok(done.rows_affected())
     }
 
-    fn into_query(self) -> sqlx::query::Query<'static, Postgres, PgArguments> {
+    fn into_query(self) -> Result<Query<'static, Postgres, PgArguments>, sqlx::Error> {
         debug_assert_eq!(self.args.len(), self.statement.params.len(), "{}", self.statement.sql.as_str());
-        let args = self.failure.map_or(Ok(self.args), Err);
-        sqlx::query_with_result(self.statement.sql.clone(), args)
+        match self.failure {
+            Some(failure) => Err(sqlx::Error::Encode(failure)),
+            None => Ok(sqlx::query_with(self.statement.sql.clone(), self.args)),
+        }
     }
 }
 
@@ -181,6 +191,50 @@ statements! {
     resume_queue: "control/resume_queue.sql";
     paused_queues: "control/paused_queues.sql";
 
+    report_progress: "job/report_progress.sql";
+
+    find_batches: "batch/find.sql";
+    batch_children: "batch/children.sql";
+    batch_metrics: "batch/metrics.sql";
+    batches: "batch/list.sql";
+
+    hold_limits: "permit/hold_limits.sql";
+    permit_holders: "permit/holders.sql";
+    grant_permits: "permit/grant.sql";
+    configure_resource: "permit/configure.sql";
+    resources: "permit/list.sql";
+
+    try_lock: "lock/try_lock.sql";
+    renew_lock: "lock/renew.sql";
+    unlock: "lock/unlock.sql";
+
+    executions: "record/executions.sql";
+    append_logs: "record/append_logs.sql";
+    logs: "record/logs.sql";
+    purge_logs: "record/purge_logs.sql";
+    add_tags: "record/add_tags.sql";
+    remove_tags: "record/remove_tags.sql";
+    jobs_by_tag: "record/jobs_by_tag.sql";
+    hold_alert_groups: "record/hold_alert_groups.sql";
+    latest_alerts: "record/latest_alerts.sql";
+    insert_alerts: "record/insert_alerts.sql";
+    alerts: "record/alerts.sql";
+
+    query_jobs: "query/jobs.sql";
+    queue_health: "query/queue_health.sql";
+    dead_letters: "query/dead_letters.sql";
+
+    archive: "archive/archive.sql";
+    archived: "archive/list.sql";
+    purge_archive: "archive/purge.sql";
+    delete: "archive/delete.sql";
+    purge_dead_letters: "archive/purge_dead_letters.sql";
+
+    make_schedule: "recurring/make.sql";
+    update_schedule: "recurring/update.sql";
+    due_recurring: "recurring/due.sql";
+    cancel_matching: "recurring/cancel_matching.sql";
+    recurring: "recurring/list.sql";
     cancel_schedules: "recurring/cancel.sql";
     fired: "recurring/fired.sql";
     has_fired: "recurring/has_fired.sql";

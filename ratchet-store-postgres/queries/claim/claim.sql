@@ -66,14 +66,15 @@ claimed AS (
     WHERE q.job_id = l.job_id
     RETURNING
         l.queue_place, l.place, q.job_id, q.version, q.queue, q.job_type, q.priority, q.scheduled_time, q.picked_at,
-        q.attempts, q.crash_count, q.max_retries, q.timeout_ms, q.business_key, q.cancel_requested, q.expires_at
+        q.attempts, q.crash_count, q.max_retries, q.timeout_ms, q.business_key, q.edge_count, q.cancel_requested,
+        q.expires_at
 )
 SELECT r.*, c.now, NULL::bigint AS missed
 FROM claimed r CROSS JOIN clock c
 UNION ALL
 -- One row more: how many jobs others held, if a limit was not reached for that.
 SELECT
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, c.now,
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, c.now,
     coalesce((
         SELECT sum(least(s.seen, w.lim) - s.got)
         FROM wanted w

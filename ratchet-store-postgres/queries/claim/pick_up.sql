@@ -27,6 +27,7 @@ claimed AS (
     WHERE q.job_id = l.job_id
     RETURNING
         l.place, c.now, q.job_id, q.version, q.queue, q.job_type, q.priority, q.scheduled_time, q.picked_at,
-        q.attempts, q.crash_count, q.max_retries, q.timeout_ms, q.business_key, q.cancel_requested, q.expires_at
+        q.attempts, q.crash_count, q.max_retries, q.timeout_ms, q.business_key, q.edge_count, q.cancel_requested,
+        q.expires_at
 )
 SELECT r.* FROM claimed r ORDER BY r.place

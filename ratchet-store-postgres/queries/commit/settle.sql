@@ -31,14 +31,21 @@ held AS MATERIALIZED (
     ORDER BY q.job_id
     FOR UPDATE OF q
 ),
+-- `greatest` and `least` pass over nulls, so a body that never started is told apart first.
 timed AS MATERIALIZED (
     SELECT
-        h.*, c.now, r.started_at, least(r.started_at + h.ran_ms * interval '1 millisecond', c.now) AS ended_at,
+        h.*, c.now, r.started_at,
+        CASE
+            WHEN r.started_at IS NOT NULL THEN least(r.started_at + h.ran_ms * interval '1 millisecond', c.now)
+        END AS ended_at,
         least(c.now + h.delay_ms * interval '1 millisecond', '9998-12-31 23:59:59.999+00') AS next_due
     FROM held h
     CROSS JOIN clock c
     CROSS JOIN LATERAL (
-        SELECT greatest(c.now - h.started_ago_ms * interval '1 millisecond', '1970-01-01 00:00:00+00') AS started_at
+        SELECT CASE
+            WHEN h.started_ago_ms IS NOT NULL
+            THEN greatest(c.now - h.started_ago_ms * interval '1 millisecond', '1970-01-01 00:00:00+00')
+        END AS started_at
     ) r
 ),
 history AS (
@@ -46,8 +53,8 @@ history AS (
         job_id, fence, node_id, status, attempt, started_at, recorded_at, duration_ms, error_class, error_message
     )
     SELECT
-        t.job_id, t.fence, :owner::text, t.history, t.attempts, CASE WHEN t.ran_ms IS NOT NULL THEN t.started_at END,
-        t.now, (extract(epoch FROM t.ended_at - t.started_at) * 1000)::bigint, t.error_class, t.error
+        t.job_id, t.fence, :owner::text, t.history, t.attempts, t.started_at, t.now,
+        (extract(epoch FROM t.ended_at - t.started_at) * 1000)::bigint, t.error_class, t.error
     FROM timed t
     WHERE t.history IS NOT NULL
     ORDER BY t.job_id
@@ -69,9 +76,8 @@ cold AS (
         open_parents = t.open_parents,
         edge_count = t.edge_count,
         scheduled_time = t.scheduled_time,
-        picked_at = t.picked_at,
-        execution_start_time = CASE WHEN t.ran_ms IS NOT NULL THEN t.started_at END,
-        execution_end_time = CASE WHEN t.ran_ms IS NOT NULL THEN t.ended_at END,
+        execution_start_time = t.started_at,
+        execution_end_time = t.ended_at,
         queue_wait_ms = greatest((extract(epoch FROM t.picked_at - t.scheduled_time) * 1000)::bigint, 0),
         job_result = t.result::json,
         progress = t.progress

@@ -19,7 +19,6 @@ cold AS (
         open_parents = g.open_parents,
         edge_count = g.edge_count,
         scheduled_time = g.scheduled_time,
-        picked_at = g.picked_at,
         execution_start_time = NULL,
         execution_end_time = NULL,
         queue_wait_ms = NULL,

@@ -42,6 +42,7 @@ moved AS (
     WHERE q.job_id = h.job_id
     RETURNING
         c.now, q.job_id, q.version, q.queue, q.job_type, q.priority, q.scheduled_time, q.picked_at, q.attempts,
-        q.crash_count, q.max_retries, q.timeout_ms, q.business_key, q.cancel_requested, q.expires_at
+        q.crash_count, q.max_retries, q.timeout_ms, q.business_key, q.edge_count, q.cancel_requested,
+        q.expires_at
 )
 SELECT m.* FROM moved m ORDER BY m.job_id

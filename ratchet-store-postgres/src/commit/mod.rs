@@ -10,8 +10,8 @@ use std::collections::{HashMap, HashSet};
 use async_trait::async_trait;
 use ratchet_api::store::{CancelVerdict, JobTerminalStore, Target};
 use ratchet_api::{
-    EdgeState, Effect, End, Inserted, JobId, JobStatus, Outcome, Owner, Recorded, Sanitized, StoreResult, Submission,
-    Timestamp, Verdict,
+    EdgeState, Effect, End, Inserted, JobId, JobStatus, Outcome, Owner, Recorded, Sanitized, StoreResult,
+    Submission, Timestamp, Verdict,
 };
 
 use crate::PostgresStore;
@@ -38,9 +38,11 @@ impl JobTerminalStore for PostgresStore {
         // Two outcomes of one job in one call go one after the other; each round takes the first that is left.
         while verdicts.contains(&None) {
             let mut seen = HashSet::new();
-            let open = |(place, outcome): &(usize, &Outcome)| verdicts[*place].is_none() && seen.insert(outcome.id);
+            let open =
+                |(place, outcome): &(usize, &Outcome)| verdicts[*place].is_none() && seen.insert(outcome.id);
             let round: Vec<(usize, &Outcome)> = outcomes.iter().enumerate().filter(open).collect();
-            let settled = self.transaction(OP, |session| Box::pin(commit_rest(session, owner, &round))).await?;
+            let settled =
+                self.transaction(OP, |session| Box::pin(commit_rest(session, owner, &round))).await?;
             for ((place, _), verdict) in round.iter().zip(settled) {
                 verdicts[*place] = Some(verdict);
             }
@@ -151,7 +153,9 @@ async fn rule(
     let mut rulings = Vec::with_capacity(outcomes.len());
     for outcome in outcomes {
         rulings.push(match mine(outcome) {
-            None if recorded.contains(&(outcome.id, outcome.fence)) => Ruling::Answer(Verdict::AlreadyRecorded),
+            None if recorded.contains(&(outcome.id, outcome.fence)) => {
+                Ruling::Answer(Verdict::AlreadyRecorded)
+            }
             None => Ruling::Answer(Verdict::LeaseLost),
             Some(queued) if queued.cancel_requested => Ruling::Cancel,
             Some(queued) if decides(&outcome.end) && queued.edge_count > outcome.edges_seen => {

@@ -9,9 +9,9 @@ use ratchet_api::{
 };
 use uuid::Uuid;
 
-use crate::insert::delay_millis;
 use crate::row::{Cells, read_all};
 use crate::session::Session;
+use crate::values::delay_millis;
 
 /// A body that started longer ago than this says so: counted back further, PostgreSQL's calendar ends.
 const LONGEST_RUN: i64 = 100 * 365 * 24 * 3_600_000;
@@ -151,7 +151,7 @@ impl<'a> Settlement<'a> {
 }
 
 /// One outcome's part.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Line<'a> {
     ended_as: Option<JobStatus>,
     delay: Duration,

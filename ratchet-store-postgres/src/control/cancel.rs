@@ -20,7 +20,11 @@ pub(crate) async fn cancel(
     store.transaction("cancel", |session| Box::pin(cancel_all(session, targets, reason.as_str()))).await
 }
 
-async fn cancel_all(session: &mut Session<'_>, targets: &[Target], reason: &str) -> StoreResult<Vec<CancelVerdict>> {
+async fn cancel_all(
+    session: &mut Session<'_>,
+    targets: &[Target],
+    reason: &str,
+) -> StoreResult<Vec<CancelVerdict>> {
     let held = hold_targets(session, targets).await?;
     let now = present(session).await?;
     let mut verdicts = Vec::with_capacity(targets.len());

@@ -37,7 +37,11 @@ async fn retry_all(session: &mut Session<'_>, targets: &[Target]) -> StoreResult
     Ok(verdicts)
 }
 
-async fn retry_one(session: &mut Session<'_>, dead_letter: Held, now: Timestamp) -> StoreResult<RetryVerdict> {
+async fn retry_one(
+    session: &mut Session<'_>,
+    dead_letter: Held,
+    now: Timestamp,
+) -> StoreResult<RetryVerdict> {
     let id = dead_letter.id;
     let Reopened { edges, revived } = refused_because_of(session, id).await?;
     let dependents: Vec<JobId> = revived.iter().map(|held| held.id).collect();
@@ -56,7 +60,8 @@ async fn retry_one(session: &mut Session<'_>, dead_letter: Held, now: Timestamp)
     let start_over = session.sql().start_over.bind().arg("job_id", id.as_uuid());
     start_over.arg("now", now.to_datetime()).run(session).await?;
     if !edges.is_empty() {
-        let reopen = session.sql().reopen_edges.bind().arg("parents", uuids(edges.iter().map(|(parent, _)| parent)));
+        let reopen =
+            session.sql().reopen_edges.bind().arg("parents", uuids(edges.iter().map(|(parent, _)| parent)));
         reopen.arg("children", uuids(edges.iter().map(|(_, child)| child))).run(session).await?;
     }
     uncount(session, &all).await?;
@@ -121,14 +126,13 @@ pub(super) async fn reserve_keys(
 
 /// Takes revived children off the failed ones of their batches. A batch that was completed stays so.
 async fn uncount(session: &mut Session<'_>, jobs: &[Held]) -> StoreResult<()> {
-    let batches: Vec<BatchId> = jobs.iter().filter_map(|held| held.batch).collect();
-    if batches.is_empty() {
-        return Ok(());
+    let ids: Vec<BatchId> = jobs.iter().filter_map(|held| held.batch).collect();
+    let mut batches = hold_batches(session, &ids).await?;
+    for batch in &mut batches {
+        for revived in jobs.iter().filter(|held| held.batch == Some(batch.id)) {
+            batch.progress.failed = batch.progress.failed.saturating_sub(1);
+            batch.ran_ms -= revived.ran_ms();
+        }
     }
-    let mut held = hold_batches(session, &batches).await?;
-    for batch in &mut held {
-        let revived = batches.iter().filter(|id| **id == batch.id).count() as u64;
-        batch.progress.failed = batch.progress.failed.saturating_sub(revived);
-    }
-    update_batches(session, &held).await
+    update_batches(session, &batches).await
 }

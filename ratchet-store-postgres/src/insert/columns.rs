@@ -5,8 +5,8 @@ use ratchet_api::{Due, IdempotencyKey, JobId, JobPayload, NewJob, Timestamp, who
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::session::Session;
-use crate::statement::Bound;
+use crate::statement::{Bound, Statement};
+use crate::values::delay_millis;
 
 /// The arrays that `insert/jobs.sql` takes.
 #[derive(Default)]
@@ -113,9 +113,9 @@ impl<'a> JobColumns<'a> {
         self.key_hashes.iter().zip(&self.business_keys).any(|(hash, key)| hash.is_some() && key.is_some())
     }
 
-    /// Binds all of it.
-    pub(crate) fn bind<'s>(&self, session: &Session<'s>, now: Option<DateTime<Utc>>) -> Bound<'s> {
-        let bound = session.sql().insert_jobs.bind();
+    /// Binds all of it to a statement that takes the same arrays under the same names.
+    pub(crate) fn bind<'s>(&self, statement: &'s Statement, now: Option<DateTime<Utc>>) -> Bound<'s> {
+        let bound = statement.bind();
         bound
             .arg("now", now)
             .arg("job_ids", &self.ids)
@@ -152,11 +152,6 @@ impl<'a> JobColumns<'a> {
             .arg("tag_jobs", &self.tag_jobs)
             .arg("tags", &self.tags)
     }
-}
-
-/// A delay that, added to any stored instant, stays inside what PostgreSQL can count.
-pub(crate) fn delay_millis(delay: std::time::Duration) -> i64 {
-    whole_millis(delay).min(Timestamp::MAX.as_millis())
 }
 
 /// The ledger compares hashes of exact bytes, so no collation has a say and no key is too long for an index.

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use ratchet_api::{
-    BatchId, Edge, Fire, Inserted, InvalidSubmission, JobId, JobStatus, Refusal, StoreError, StoreErrorKind, StoreResult, Submission,
-    Timestamp,
+    BatchId, Edge, Fire, Inserted, InvalidSubmission, JobId, JobStatus, Refusal, StoreError, StoreErrorKind,
+    StoreResult, Submission, Timestamp,
 };
 
 use super::columns::{JobColumns, Waits};
@@ -34,7 +34,11 @@ pub(crate) async fn insert(session: &mut Session<'_>, submission: &Submission) -
         }
         session.raw("ROLLBACK TO SAVEPOINT submission").await?;
     }
-    Err(StoreError::new(StoreErrorKind::Transient, session.op(), "keys change hands faster than jobs can be stored"))
+    Err(StoreError::new(
+        StoreErrorKind::Transient,
+        session.op(),
+        "keys change hands faster than jobs can be stored",
+    ))
 }
 
 /// What a submission refers to, locked, with nothing that speaks against it.
@@ -78,7 +82,11 @@ impl Around {
             if let Some(holder) = obstacle.holder.filter(|holder| Some(*holder) != submission.supersedes) {
                 return Err(Inserted::KeyTaken { holder });
             }
-            match job.spec.batch.filter(|batch| *batch != BatchId::of(self.head) || submission.batch.is_none()) {
+            match job
+                .spec
+                .batch
+                .filter(|batch| *batch != BatchId::of(self.head) || submission.batch.is_none())
+            {
                 None => {}
                 Some(id) => match self.batches.iter().find(|batch| batch.id == id) {
                     None => return refused(Refusal::UnknownBatch(id)),
@@ -104,7 +112,12 @@ impl Around {
     }
 
     /// Writes it all; `false` if a key went to someone else since the look, so that it must be undone.
-    async fn write(self, session: &mut Session<'_>, submission: &Submission, now: Timestamp) -> StoreResult<bool> {
+    async fn write(
+        self,
+        session: &mut Session<'_>,
+        submission: &Submission,
+        now: Timestamp,
+    ) -> StoreResult<bool> {
         let mut follow = Follow::new(now, 1);
         if let Some(fire) = &submission.fire {
             note_fire(session, fire, self.head, now).await?;
@@ -129,7 +142,12 @@ impl Around {
         follow.decide_open(session, &HashMap::from([(old, (JobStatus::Canceled, 0))]), Vec::new()).await
     }
 
-    async fn store_edges(&self, session: &mut Session<'_>, follow: &mut Follow, edges: &[Edge]) -> StoreResult<()> {
+    async fn store_edges(
+        &self,
+        session: &mut Session<'_>,
+        follow: &mut Follow,
+        edges: &[Edge],
+    ) -> StoreResult<()> {
         if edges.is_empty() {
             return Ok(());
         }
@@ -144,7 +162,8 @@ impl Around {
             .arg("if_ended", edges.iter().map(|e| e.if_ended.map(|s| s.as_str())).collect::<Vec<_>>())
             .run(session)
             .await?;
-        let ended = |edge: &&Edge| self.jobs.get(&edge.parent).is_some_and(|held| held.decides_as().is_terminal());
+        let ended =
+            |edge: &&Edge| self.jobs.get(&edge.parent).is_some_and(|held| held.decides_as().is_terminal());
         let decisions = edges.iter().filter(ended).filter_map(|edge| {
             let state = edge.decided_by(self.jobs.get(&edge.parent)?.decides_as())?;
             Some(Decision { parent: edge.parent, child: edge.child, state, cause: 0 })
@@ -214,7 +233,8 @@ async fn check_fire(
     if Cells(&row).must(session.op(), "fired")? {
         return Ok(Err(Inserted::AlreadyFired));
     }
-    let active = matches!(jobs.get(&fire.master), Some(Held { place: Place::Schedule { paused: false }, .. }));
+    let active =
+        matches!(jobs.get(&fire.master), Some(Held { place: Place::Schedule { paused: false }, .. }));
     Ok(if active { Ok(()) } else { Err(Inserted::Refused(Refusal::MasterInactive(fire.master))) })
 }
 

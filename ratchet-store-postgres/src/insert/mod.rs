@@ -7,14 +7,15 @@ mod columns;
 mod compound;
 mod plain;
 
-pub(crate) use columns::{delay_millis, key_hash};
+pub(crate) use columns::{JobColumns, Waits, key_hash};
+pub(crate) use plain::store;
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_api::store::JobBulkStore;
-use ratchet_api::{Inserted, JobId, Limits, NewJob, Refusal, StoreError, StoreResult, Submission};
+use ratchet_api::{Inserted, JobId, Limits, NewJob, Refusal, StoreResult, Submission};
 
 use crate::PostgresStore;
 use crate::session::Session;
@@ -39,7 +40,8 @@ impl JobBulkStore for PostgresStore {
                     plan.verdicts.extend(inserted);
                 }
                 Step::Compound(place, submission) => {
-                    let work = self.transaction(OP, |session| Box::pin(compound::insert(session, submission)));
+                    let work =
+                        self.transaction(OP, |session| Box::pin(compound::insert(session, submission)));
                     plan.verdicts.push((*place, work.await?));
                 }
             }
@@ -47,12 +49,15 @@ impl JobBulkStore for PostgresStore {
         plan.verdicts()
     }
 
-    async fn delete(&self, _: &[JobId]) -> StoreResult<u64> {
-        Err(StoreError::unsupported("delete"))
+    async fn delete(&self, jobs: &[JobId]) -> StoreResult<u64> {
+        self.run("delete", |session| Box::pin(crate::archive::delete(session, jobs))).await
     }
 
-    async fn purge_dead_letters(&self, _: Duration, _: usize) -> StoreResult<u64> {
-        Err(StoreError::unsupported("purge_dead_letters"))
+    async fn purge_dead_letters(&self, retention: Duration, limit: usize) -> StoreResult<u64> {
+        self.run("purge_dead_letters", |session| {
+            Box::pin(crate::archive::purge_dead_letters(session, retention, limit))
+        })
+        .await
     }
 }
 
@@ -120,7 +125,9 @@ impl<'a> Plan<'a> {
 
 /// The job of a submission that is nothing but this job.
 fn on_its_own(submission: &Submission) -> Option<&NewJob> {
-    let Submission { jobs, edges, batch: None, supersedes: None, fire: None, .. } = submission else { return None };
+    let Submission { jobs, edges, batch: None, supersedes: None, fire: None, .. } = submission else {
+        return None;
+    };
     match (jobs.as_slice(), edges.as_slice()) {
         ([job], []) if job.spec.batch.is_none() => Some(job),
         _ => None,
@@ -154,7 +161,8 @@ impl<'a> Group<'a> {
         self.ids.insert(spec.id);
         self.idempotency_keys.extend(idempotency_key);
         self.business_keys.extend(business_key);
-        self.bytes += spec.payload.text().as_str().len() + spec.params.as_ref().map_or(0, |p| p.as_str().len());
+        self.bytes +=
+            spec.payload.text().as_str().len() + spec.params.as_ref().map_or(0, |p| p.as_str().len());
         true
     }
 

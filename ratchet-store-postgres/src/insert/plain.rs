@@ -17,7 +17,10 @@ pub(crate) fn needs_transaction(jobs: &[Placed<'_>]) -> bool {
 }
 
 /// Stores jobs no two of which share an id or a key.
-pub(crate) async fn insert(session: &mut Session<'_>, jobs: &[Placed<'_>]) -> StoreResult<Vec<(usize, Inserted)>> {
+pub(crate) async fn insert(
+    session: &mut Session<'_>,
+    jobs: &[Placed<'_>],
+) -> StoreResult<Vec<(usize, Inserted)>> {
     let mut verdicts = Vec::with_capacity(jobs.len());
     let mut open = jobs.to_vec();
     for _ in 0..ATTEMPTS {
@@ -41,7 +44,11 @@ pub(crate) async fn insert(session: &mut Session<'_>, jobs: &[Placed<'_>]) -> St
             return Ok(verdicts);
         }
     }
-    Err(StoreError::new(StoreErrorKind::Transient, session.op(), "keys change hands faster than jobs can be stored"))
+    Err(StoreError::new(
+        StoreErrorKind::Transient,
+        session.op(),
+        "keys change hands faster than jobs can be stored",
+    ))
 }
 
 fn columns<'a>(jobs: &[Placed<'a>]) -> JobColumns<'a> {
@@ -65,7 +72,7 @@ pub(crate) async fn store(
     columns: &JobColumns<'_>,
     now: Option<chrono::DateTime<chrono::Utc>>,
 ) -> StoreResult<Vec<Fate>> {
-    let rows = columns.bind(session, now).rows(session).await?;
+    let rows = columns.bind(&session.sql().insert_jobs, now).rows(session).await?;
     let fate = |cells: Cells<'_>| -> Result<Fate, Problem> {
         let (stored, in_ledger) = (cells.get("stored")?, cells.get("in_ledger")?);
         Ok(Fate { stored, in_ledger, has_key: cells.get("has_key")? })
@@ -115,7 +122,11 @@ pub(crate) async fn look(session: &mut Session<'_>, columns: &JobColumns<'_>) ->
         .rows(session)
         .await?;
     let obstacle = |cells: Cells<'_>| {
-        Ok(Obstacle { known: cells.get("known")?, first: cells.opt("first_id")?, holder: cells.opt("holder")? })
+        Ok(Obstacle {
+            known: cells.get("known")?,
+            first: cells.opt("first_id")?,
+            holder: cells.opt("holder")?,
+        })
     };
     read_all(session.op(), &rows, obstacle)
 }
