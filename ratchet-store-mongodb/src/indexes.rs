@@ -1,0 +1,131 @@
+//! Indexes, made at start-up. One that cannot be made keeps the store from opening.
+
+use bson::{Document, doc};
+use futures::future::try_join_all;
+use mongodb::IndexModel;
+use mongodb::options::IndexOptions;
+use ratchet_api::{StoreError, StoreErrorKind, StoreResult};
+
+use crate::client::MongoStore;
+use crate::collections::{Collections, Raw};
+use crate::error::During;
+
+/// Raised whenever collections or indexes change.
+const VERSION: i32 = 1;
+const OP: &str = "connect";
+
+/// Makes collections and indexes unless this version of them is there.
+pub(crate) async fn ensure(store: &MongoStore) -> StoreResult<()> {
+    let c = &store.collections;
+    let schema = c.schema.clone_with_type::<Document>();
+    let stored = schema.find_one(doc! { "_id": "version" }).await.during(OP)?;
+    match stored.and_then(|stored| stored.get_i32("version").ok()) {
+        Some(VERSION) => return Ok(()),
+        Some(newer) if newer > VERSION => {
+            let detail = format!(
+                "the database has version {newer}, this program knows {VERSION}: upgrade the program"
+            );
+            return Err(StoreError::new(StoreErrorKind::NotMigrated, OP, detail));
+        }
+        _ => {}
+    }
+    // A transaction may not make the collection that it writes to while another one does, so all of them exist first.
+    let names = store.database.list_collection_names().await.during(OP)?;
+    let missing = c.all().filter(|raw| !names.iter().any(|name| name == raw.name()));
+    try_join_all(missing.map(|raw| create(store, raw))).await?;
+    try_join_all(
+        models(c).into_iter().map(|(raw, models)| async move { raw.create_indexes(models).await.during(OP) }),
+    )
+    .await?;
+    let version = doc! { "$set": { "version": VERSION } };
+    schema.update_one(doc! { "_id": "version" }, version).upsert(true).await.during(OP)?;
+    Ok(())
+}
+
+async fn create(store: &MongoStore, raw: &Raw) -> StoreResult<()> {
+    const NAMESPACE_EXISTS: i32 = 48;
+    match store.database.create_collection(raw.name()).await {
+        Err(error) => match error.kind.as_ref() {
+            mongodb::error::ErrorKind::Command(command) if command.code == NAMESPACE_EXISTS => Ok(()),
+            _ => Err(error).during(OP),
+        },
+        Ok(()) => Ok(()),
+    }
+}
+
+fn models(c: &Collections) -> Vec<(&Raw, Vec<IndexModel>)> {
+    vec![
+        (
+            &c.jobs,
+            vec![
+                // The five heads of a queue. Nothing that cannot be claimed stands before them.
+                partial(
+                    "claim_executable",
+                    doc! { "queue.name": 1, "queue.priority": 1, "scheduled_time": 1, "_id": 1 },
+                    claimable(),
+                ),
+                // When anything is due at all, for the heartbeat.
+                partial("due", doc! { "scheduled_time": 1 }, claimable()),
+                // Jobs of an owner: what it holds, and what a dead one left.
+                partial("orphan", doc! { "queue.picked_by": 1, "_id": 1 }, doc! { "status": "RUNNING" }),
+                // One live job a business key. Strings compare by bytes: no collation is set.
+                unique_partial(
+                    "business_key",
+                    doc! { "queue.business_key": 1 },
+                    doc! { "queue.business_key": { "$exists": true } },
+                ),
+                partial(
+                    "next_fire",
+                    doc! { "recurrence.next_fire": 1, "_id": 1 },
+                    doc! { "recurrence.next_fire": { "$exists": true }, "status": "PENDING" },
+                ),
+                partial(
+                    "batch",
+                    doc! { "spec.batch": 1, "_id": 1 },
+                    doc! { "spec.batch": { "$exists": true } },
+                ),
+                partial("tag", doc! { "spec.tags": 1, "_id": 1 }, doc! { "spec.tags": { "$exists": true } }),
+                // Old jobs for the archive, dead letters for people.
+                partial(
+                    "ended",
+                    doc! { "status": 1, "ending.terminated_at": 1 },
+                    doc! { "ending.terminated_at": { "$exists": true } },
+                ),
+            ],
+        ),
+        (&c.edges, vec![plain("parent", doc! { "_id.parent": 1 }), plain("child", doc! { "_id.child": 1 })]),
+        (&c.executions, vec![plain("job", doc! { "_id.job": 1, "_id.fence": 1 })]),
+        (&c.logs, vec![unique("line", doc! { "job": 1, "seq": 1 }), plain("age", doc! { "at": 1 })]),
+        (&c.permits, vec![plain("resource", doc! { "_id.resource": 1 })]),
+        (&c.nodes, vec![plain("lease", doc! { "lease_until": 1 })]),
+        (&c.alerts, vec![plain("job", doc! { "job": 1, "at": 1 })]),
+        (&c.archive, vec![plain("age", doc! { "archived_at": 1 })]),
+    ]
+}
+
+/// The jobs that could be claimed once their time has come. Schedules have no queue name.
+pub(crate) fn claimable() -> Document {
+    doc! { "status": "PENDING", "blocked_by": 0, "queue.name": { "$exists": true } }
+}
+
+fn model(name: &str, keys: Document, only: Option<Document>, unique: bool) -> IndexModel {
+    let options =
+        IndexOptions::builder().name(name.to_owned()).unique(unique).partial_filter_expression(only).build();
+    IndexModel::builder().keys(keys).options(options).build()
+}
+
+fn plain(name: &str, keys: Document) -> IndexModel {
+    model(name, keys, None, false)
+}
+
+fn unique(name: &str, keys: Document) -> IndexModel {
+    model(name, keys, None, true)
+}
+
+fn partial(name: &str, keys: Document, only: Document) -> IndexModel {
+    model(name, keys, Some(only), false)
+}
+
+fn unique_partial(name: &str, keys: Document, only: Document) -> IndexModel {
+    model(name, keys, Some(only), true)
+}

@@ -1,0 +1,109 @@
+use std::collections::{BTreeSet, HashMap};
+
+use async_trait::async_trait;
+use bson::{Document, RawDocumentBuf, doc};
+use futures::TryStreamExt;
+use mongodb::options::FindOptions;
+use ratchet_api::store::{JobCrudStore, Loaded};
+use ratchet_api::{BusinessKey, Edge, Fence, IdempotencyKey, Job, JobId, JobStatus, StoreResult};
+
+use crate::MongoStore;
+use crate::codec::{EdgeDoc, JobDoc, KeyDoc, decode, id_of, job_id, key_hash, uuids};
+use crate::error::During;
+
+#[async_trait]
+impl JobCrudStore for MongoStore {
+    async fn load(&self, claims: &[(JobId, Fence)]) -> StoreResult<Vec<Loaded>> {
+        const OP: &str = "load";
+        let rows = self.raw_jobs(OP, claims.iter().map(|(id, _)| *id)).await?;
+        let docs: HashMap<JobId, Result<JobDoc, String>> = rows
+            .into_iter()
+            .map(|(id, raw)| (id, decode::<JobDoc>(OP, &raw).map_err(|error| error.to_string())))
+            .collect();
+        let parents = docs.iter().filter(|(_, row)| row.as_ref().is_ok_and(|job| job.edge_count > 0));
+        let mut edges: HashMap<JobId, Vec<Edge>> = HashMap::new();
+        for edge in self.edges_leading_from(OP, parents.map(|(id, _)| *id).collect()).await? {
+            edges.entry(edge.parent).or_default().push(edge);
+        }
+        let answer = |(id, fence): &(JobId, Fence)| match docs.get(id) {
+            None => Loaded::Lost,
+            Some(Err(problem)) => Loaded::Corrupt(problem.clone()),
+            Some(Ok(job)) if job.status != JobStatus::Running || job.fence != fence.version() => Loaded::Lost,
+            Some(Ok(job)) if job.cancel_requested() => Loaded::CancelRequested,
+            Some(Ok(job)) => match job.clone().into_job() {
+                Ok(job) => Loaded::Job(Box::new(job), edges.get(id).cloned().unwrap_or_default()),
+                Err(problem) => Loaded::Corrupt(problem),
+            },
+        };
+        Ok(claims.iter().map(answer).collect())
+    }
+
+    async fn find(&self, jobs: &[JobId]) -> StoreResult<Vec<Option<Job>>> {
+        const OP: &str = "find";
+        let rows = self.raw_jobs(OP, jobs.iter().copied()).await?;
+        let read = |id| rows.get(id).map(|raw| decode::<JobDoc>(OP, raw)?.read(OP)).transpose();
+        jobs.iter().map(read).collect()
+    }
+
+    async fn find_by_idempotency_key(&self, key: &IdempotencyKey) -> StoreResult<Option<JobId>> {
+        const OP: &str = "find_by_idempotency_key";
+        let filter = doc! { "_id": key_hash(key) };
+        let found: Vec<KeyDoc> =
+            self.find(OP, &self.collections.keys, filter, FindOptions::default()).await?;
+        Ok(found.first().map(|used| job_id(used.job)))
+    }
+
+    async fn find_active_by_business_key(&self, key: &BusinessKey) -> StoreResult<Option<JobId>> {
+        const OP: &str = "find_active_by_business_key";
+        let holder = self
+            .collections
+            .jobs
+            .find_one(doc! { "queue.business_key": key.as_str() })
+            .projection(doc! { "_id": 1 })
+            .await
+            .during(OP)?;
+        Ok(holder.and_then(|raw| id_of(&raw)))
+    }
+}
+
+impl MongoStore {
+    pub(crate) async fn raw_jobs(
+        &self,
+        op: &'static str,
+        ids: impl IntoIterator<Item = JobId>,
+    ) -> StoreResult<HashMap<JobId, RawDocumentBuf>> {
+        let ids = uuids(ids.into_iter().collect::<BTreeSet<_>>());
+        let found = self.collections.jobs.find(doc! { "_id": { "$in": ids } }).await.during(op)?;
+        let raw: Vec<RawDocumentBuf> = found.try_collect().await.during(op)?;
+        Ok(raw.into_iter().filter_map(|raw| Some((id_of(&raw)?, raw))).collect())
+    }
+
+    /// Edges that lead from these jobs: by priority, then in the order they were stored.
+    pub(crate) async fn edges_leading_from(
+        &self,
+        op: &'static str,
+        parents: Vec<JobId>,
+    ) -> StoreResult<Vec<Edge>> {
+        if parents.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut edges = self.edges(op, doc! { "_id.parent": { "$in": uuids(parents) } }).await?;
+        edges.sort_by_key(|edge| (edge.priority, edge.stored_order()));
+        edges.iter().map(|edge| edge.read(op)).collect()
+    }
+
+    /// Edges that lead to these jobs, in the order they were stored.
+    pub(crate) async fn edges_leading_to(
+        &self,
+        op: &'static str,
+        children: Vec<JobId>,
+    ) -> StoreResult<Vec<Edge>> {
+        let mut edges = self.edges(op, doc! { "_id.child": { "$in": uuids(children) } }).await?;
+        edges.sort_by_key(EdgeDoc::stored_order);
+        edges.iter().map(|edge| edge.read(op)).collect()
+    }
+
+    async fn edges(&self, op: &'static str, filter: Document) -> StoreResult<Vec<EdgeDoc>> {
+        self.find(op, &self.collections.edges, filter, FindOptions::default()).await
+    }
+}

@@ -1,0 +1,248 @@
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bson::oid::ObjectId;
+use bson::{DateTime, Document, Uuid, doc};
+use mongodb::options::{FindOptions, ReturnDocument};
+use ratchet_api::store::NodeStore;
+use ratchet_api::{Beat, BeatReply, JobClaim, Node, NodeInfo, Owner, StoreError, StoreResult, Timestamp};
+use serde::Deserialize;
+
+use crate::MongoStore;
+use crate::clock::instant;
+use crate::codec::{NodeDoc, date, decode, job_id};
+use crate::error::During;
+use crate::indexes::claimable;
+
+#[async_trait]
+impl NodeStore for MongoStore {
+    async fn dedicated(&self) -> StoreResult<Box<dyn NodeStore>> {
+        Ok(Box::new(self.separate()?))
+    }
+
+    async fn join(&self, node: &NodeInfo, lease: Duration) -> StoreResult<()> {
+        let present = self.present();
+        let joined = doc! {
+            "_id": { "$literal": node.owner.as_str() }, "label": { "$literal": &node.label },
+            "version": { "$literal": &node.version }, "targets": { "$literal": &node.targets },
+            "started_at": present.expr(), "heartbeat_at": present.expr(), "lease_until": present.plus(lease),
+            "reaped": false, "skew_ms": 0_i64, "running": 0, "slots": 0,
+        };
+        // Joining again changes nothing: a lease is renewed by beats alone.
+        let is_new = doc! { "$eq": [{ "$type": "$started_at" }, "missing"] };
+        let keep_or_join = vec![doc! { "$replaceWith": { "$cond": [is_new, joined, "$$ROOT"] } }];
+        let id = doc! { "_id": node.owner.as_str() };
+        self.collections.nodes.update_one(id, keep_or_join).upsert(true).await.during("join")?;
+        Ok(())
+    }
+
+    async fn beat(&self, beat: &Beat) -> StoreResult<BeatReply> {
+        const OP: &str = "beat";
+        let present = self.present();
+        let renew = vec![doc! { "$set": {
+            "heartbeat_at": present.expr(), "lease_until": present.plus(beat.lease),
+            "skew_ms": { "$subtract": [date(beat.node_time), present.expr()] },
+            "running": i64::from(beat.running), "slots": i64::from(beat.slots),
+        } }];
+        let known = doc! { "_id": beat.owner.as_str(), "reaped": false };
+        let renewed = self
+            .collections
+            .nodes
+            .find_one_and_update(known, renew)
+            .return_document(ReturnDocument::After)
+            .await
+            .during(OP)?;
+        let Some(raw) = renewed else { return Ok(BeatReply::refused(self.now(OP).await?)) };
+        let node: NodeDoc = decode(OP, &raw)?;
+        self.news(&beat.owner, self.never_back(instant(node.heartbeat_at))).await
+    }
+
+    async fn recover(&self, dead: &[Owner], to: &Owner, limit: usize) -> StoreResult<Vec<JobClaim>> {
+        const OP: &str = "recover";
+        if limit == 0 || !self.is_alive(OP, to).await? {
+            return Ok(Vec::new());
+        }
+        let dead = self.reap(OP, dead).await?;
+        let orphaned = doc! { "status": "RUNNING", "queue.picked_by": { "$in": &dead } };
+        let ids = self.first_ids(OP, orphaned.clone(), limit).await?;
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let token = ObjectId::new();
+        let mut still = doc! { "_id": { "$in": &ids } };
+        still.extend(orphaned);
+        let take_over = vec![doc! { "$set": {
+            "fence": { "$add": ["$fence", 1_i64] },
+            "queue.picked_by": { "$literal": to.as_str() }, "queue.token": token,
+        } }];
+        self.collections.jobs.update_many(still, take_over).await.during(OP)?;
+        self.read_claims(OP, doc! { "_id": { "$in": ids }, "queue.token": token }).await
+    }
+
+    async fn leave(&self, owner: &Owner) -> StoreResult<bool> {
+        const OP: &str = "leave";
+        let held = doc! { "status": "RUNNING", "queue.picked_by": owner.as_str() };
+        if !self.first_ids(OP, held, 1).await?.is_empty() {
+            return Ok(false);
+        }
+        self.collections.nodes.delete_one(doc! { "_id": owner.as_str() }).await.during(OP)?;
+        Ok(true)
+    }
+
+    async fn nodes(&self) -> StoreResult<Vec<Node>> {
+        const OP: &str = "nodes";
+        let by_start = FindOptions::builder().sort(doc! { "started_at": 1, "_id": 1 }).build();
+        let nodes: Vec<NodeDoc> = self.find(OP, &self.collections.nodes, doc! {}, by_start).await?;
+        nodes.into_iter().map(|node| node.read(OP)).collect()
+    }
+
+    async fn purge_nodes(&self, retention: Duration) -> StoreResult<u64> {
+        const OP: &str = "purge_nodes";
+        #[derive(Deserialize)]
+        struct Row {
+            #[serde(rename = "_id")]
+            owner: String,
+        }
+        let old = doc! { "$expr": { "$lt": ["$lease_until", self.present().minus(retention)] } };
+        let pipeline = vec![
+            doc! { "$match": &old },
+            self.lookup_held(),
+            doc! { "$match": { "held.0": { "$exists": false } } },
+        ];
+        let idle: Vec<Row> = self.aggregate(OP, &self.collections.nodes, pipeline).await?;
+        let owners: Vec<_> = idle.into_iter().map(|row| row.owner).collect();
+        let mut gone = doc! { "_id": { "$in": owners } };
+        gone.extend(old);
+        Ok(self.collections.nodes.delete_many(gone).await.during(OP)?.deleted_count)
+    }
+}
+
+/// One thing that a node should know.
+#[derive(Deserialize)]
+struct News {
+    dead: Option<String>,
+    cancel: Option<Uuid>,
+    due: Option<DateTime>,
+    next_due: Option<DateTime>,
+    next_fire: Option<DateTime>,
+}
+
+impl MongoStore {
+    /// Everything that a beat tells, in one read.
+    async fn news(&self, owner: &Owner, now: Timestamp) -> StoreResult<BeatReply> {
+        const OP: &str = "beat";
+        let (jobs, present) = (self.collections.jobs.name(), self.present());
+        let union = |pipeline: Vec<Document>| doc! { "$unionWith": { "coll": jobs, "pipeline": pipeline } };
+        let mut pipeline = self.dead_owners();
+        pipeline.push(union(vec![
+            doc! { "$match": {
+                "status": "RUNNING", "queue.picked_by": owner.as_str(), "queue.cancel_requested": true,
+            } },
+            doc! { "$project": { "_id": 0, "cancel": "$_id" } },
+        ]));
+        pipeline.push(union(self.first_open("due", present.reached("scheduled_time"))));
+        pipeline.push(union(self.first_open("next_due", present.ahead("scheduled_time"))));
+        pipeline.push(union(vec![
+            doc! { "$match": { "status": "PENDING", "recurrence.next_fire": { "$exists": true } } },
+            doc! { "$sort": { "recurrence.next_fire": 1 } },
+            doc! { "$limit": 1 },
+            doc! { "$project": { "_id": 0, "next_fire": "$recurrence.next_fire" } },
+        ]));
+        let mut reply = BeatReply::accepted(now);
+        for news in self.aggregate::<News>(OP, &self.collections.jobs, pipeline).await? {
+            if let Some(dead) = news.dead {
+                let row = dead.clone();
+                reply.dead.push(Owner::try_from(dead).map_err(|error| StoreError::corrupt(OP, row, error))?);
+            }
+            reply.cancel_requested.extend(news.cancel.map(job_id));
+            reply.due_work |= news.due.is_some();
+            reply.next_due = reply.next_due.or(news.next_due.map(instant));
+            reply.next_fire = reply.next_fire.or(news.next_fire.map(instant));
+        }
+        reply.dead.sort();
+        reply.cancel_requested.sort();
+        Ok(reply)
+    }
+
+    /// On the jobs: owners that hold some and whose lease does not run, or who are not known at all.
+    fn dead_owners(&self) -> Vec<Document> {
+        let mut alive = doc! { "reaped": false };
+        alive.extend(self.present().ahead("lease_until"));
+        let alive = vec![
+            doc! { "$match": { "$expr": { "$eq": ["$_id", "$$owner"] } } },
+            doc! { "$match": alive },
+            doc! { "$project": { "_id": 1 } },
+        ];
+        vec![
+            doc! { "$match": { "status": "RUNNING" } },
+            doc! { "$group": { "_id": "$queue.picked_by" } },
+            doc! { "$lookup": {
+                "from": self.collections.nodes.name(), "let": { "owner": "$_id" }, "pipeline": alive, "as": "alive",
+            } },
+            doc! { "$match": { "alive.0": { "$exists": false } } },
+            doc! { "$project": { "_id": 0, "dead": "$_id" } },
+        ]
+    }
+
+    /// On the jobs: when the first one is due that could be claimed from a queue that is not paused.
+    fn first_open(&self, name: &str, when: Document) -> Vec<Document> {
+        let mut open = claimable();
+        open.extend(when);
+        vec![
+            doc! { "$match": open },
+            doc! { "$sort": { "scheduled_time": 1 } },
+            doc! { "$lookup": {
+                "from": self.collections.queues.name(), "localField": "queue.name", "foreignField": "_id",
+                "as": "paused",
+            } },
+            doc! { "$match": { "paused.0": { "$exists": false } } },
+            doc! { "$limit": 1 },
+            doc! { "$project": { "_id": 0, name: "$scheduled_time" } },
+        ]
+    }
+
+    /// On the nodes: one of the jobs that each of them holds.
+    fn lookup_held(&self) -> Document {
+        let one = vec![
+            doc! { "$match": { "status": "RUNNING", "$expr": { "$eq": ["$queue.picked_by", "$$owner"] } } },
+            doc! { "$limit": 1 },
+            doc! { "$project": { "_id": 1 } },
+        ];
+        let jobs = self.collections.jobs.name();
+        doc! { "$lookup": { "from": jobs, "let": { "owner": "$_id" }, "pipeline": one, "as": "held" } }
+    }
+
+    /// Marks those of `owners` whose lease has run out, and answers all that are not alive, known or not.
+    async fn reap(&self, op: &'static str, owners: &[Owner]) -> StoreResult<Vec<String>> {
+        #[derive(Deserialize)]
+        struct Row {
+            #[serde(rename = "_id")]
+            owner: String,
+        }
+        let nodes = &self.collections.nodes;
+        let names: Vec<_> = owners.iter().map(|owner| owner.as_str()).collect();
+        let mut expired = doc! { "_id": { "$in": &names } };
+        expired.extend(self.present().reached("lease_until"));
+        nodes.update_many(expired, doc! { "$set": { "reaped": true } }).await.during(op)?;
+        let filter = doc! { "_id": { "$in": &names }, "reaped": false };
+        let alive: Vec<Row> = self.find(op, nodes, filter, FindOptions::default()).await?;
+        let is_dead = |name: &&str| !alive.iter().any(|row| row.owner == *name);
+        Ok(names.into_iter().filter(is_dead).map(ToOwned::to_owned).collect())
+    }
+
+    /// The lowest ids of jobs that match.
+    async fn first_ids(&self, op: &'static str, filter: Document, limit: usize) -> StoreResult<Vec<Uuid>> {
+        #[derive(Deserialize)]
+        struct Row {
+            #[serde(rename = "_id")]
+            id: Uuid,
+        }
+        let few = FindOptions::builder()
+            .sort(doc! { "_id": 1 })
+            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
+            .projection(doc! { "_id": 1 })
+            .build();
+        let rows: Vec<Row> = self.find(op, &self.collections.jobs, filter, few).await?;
+        Ok(rows.into_iter().map(|row| row.id).collect())
+    }
+}

@@ -1,0 +1,254 @@
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use bson::{DateTime, Document, RawDocumentBuf, Uuid, doc};
+use futures::TryStreamExt;
+use mongodb::options::FindOptions;
+use ratchet_api::store::{
+    DeadLetterGroup, DlqAlertStore, ExecutionStore, JobFilter, JobLogStore, JobPage, JobPauseStore,
+    JobQueryStore, JobStory, PageRequest, QueueHealth,
+};
+use ratchet_api::{
+    Batch, BatchId, Fingerprint, Job, JobId, JobStatus, QueueName, StoreError, StoreResult, TargetName,
+};
+use serde::Deserialize;
+
+use super::record::bounded;
+use crate::MongoStore;
+use crate::clock::instant;
+use crate::codec::{BatchDoc, JobDoc, date, decode, id_of, job_id, uuid};
+use crate::error::During;
+
+const STORY_LOG_LINES: usize = 1_000;
+
+/// Which end of a list comes first.
+#[derive(Clone, Copy)]
+pub(super) enum Direction {
+    LowestFirst,
+    NewestFirst,
+}
+
+/// A filter by what readers see: a running job whose cancel was accepted is CANCELED.
+pub(super) fn statuses(wanted: &[JobStatus]) -> Document {
+    let plain: Vec<_> =
+        wanted.iter().filter(|status| **status != JobStatus::Running).map(|status| status.as_str()).collect();
+    let mut any = vec![doc! { "status": { "$in": plain } }];
+    if wanted.contains(&JobStatus::Running) {
+        any.push(doc! { "status": "RUNNING", "queue.cancel_requested": { "$ne": true } });
+    }
+    if wanted.contains(&JobStatus::Canceled) {
+        any.push(doc! { "status": "RUNNING", "queue.cancel_requested": true });
+    }
+    doc! { "$or": any }
+}
+
+fn conditions(filter: &JobFilter) -> Vec<Document> {
+    let mut all = Vec::new();
+    if !filter.statuses.is_empty() {
+        all.push(statuses(&filter.statuses));
+    }
+    if !filter.types.is_empty() {
+        let types: Vec<_> = filter.types.iter().map(|job_type| job_type.as_str()).collect();
+        all.push(doc! { "spec.job_type": { "$in": types } });
+    }
+    let texts = [
+        ("spec.queue", filter.queue.as_ref().map(|queue| queue.as_str())),
+        ("spec.call.target", filter.target.as_ref().map(|target| target.as_str())),
+        ("spec.business_key", filter.business_key.as_ref().map(|key| key.as_str())),
+        ("spec.caller_principal", filter.caller_principal.as_deref()),
+    ];
+    all.extend(texts.into_iter().filter_map(|(field, text)| Some(doc! { field: text? })));
+    all.extend(filter.tags.iter().map(|tag| doc! { "spec.tags": tag.as_str() }));
+    all.extend(filter.created_from.map(|from| doc! { "created_at": { "$gte": date(from) } }));
+    all.extend(filter.created_until.map(|until| doc! { "created_at": { "$lt": date(until) } }));
+    all
+}
+
+#[async_trait]
+impl JobQueryStore for MongoStore {
+    async fn query_jobs(&self, filter: &JobFilter, page: &PageRequest) -> StoreResult<JobPage> {
+        self.page("query_jobs", conditions(filter), page, Direction::NewestFirst).await
+    }
+
+    async fn job_story(&self, job: JobId) -> StoreResult<Option<JobStory>> {
+        const OP: &str = "job_story";
+        let rows = self.raw_jobs(OP, [job]).await?;
+        let Some(raw) = rows.get(&job) else { return Ok(None) };
+        let mut story = JobStory::of(decode::<JobDoc>(OP, raw)?.read(OP)?);
+        story.executions = self.executions(job).await?;
+        story.logs = self.logs(job, None, STORY_LOG_LINES).await?;
+        story.parents = self.edges_leading_to(OP, vec![job]).await?;
+        story.dependents = self.edges_leading_from(OP, vec![job]).await?;
+        story.alerts = self.alerts(job).await?;
+        Ok(Some(story))
+    }
+
+    async fn queue_health(&self) -> StoreResult<Vec<(QueueName, QueueHealth)>> {
+        let mut queues: BTreeMap<QueueName, QueueHealth> = BTreeMap::new();
+        for queue in self.paused_queues().await? {
+            queues.entry(queue).or_default().paused = true;
+        }
+        for group in self.health_groups().await? {
+            group.add_to(queues.entry(QueueName::new(group.id.queue.clone())?).or_default());
+        }
+        Ok(queues.into_iter().collect())
+    }
+
+    async fn dead_letters(&self, limit: usize) -> StoreResult<Vec<DeadLetterGroup>> {
+        const OP: &str = "dead_letters";
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let pipeline = vec![
+            doc! { "$match": { "status": "FAILED", "fingerprint": { "$exists": true } } },
+            doc! { "$sort": { "ending.terminated_at": -1, "_id": -1 } },
+            doc! { "$group": {
+                "_id": "$fingerprint", "count": { "$sum": 1_i64 }, "target": { "$first": "$spec.call.target" },
+                "error": { "$first": "$last_error" }, "newest": { "$first": "$_id" },
+                "last_at": { "$first": "$ending.terminated_at" },
+            } },
+            doc! { "$sort": { "count": -1, "last_at": -1 } },
+            doc! { "$limit": bounded(limit) },
+        ];
+        let groups: Vec<LetterGroup> = self.aggregate(OP, &self.collections.jobs, pipeline).await?;
+        groups.into_iter().map(|group| group.read(OP)).collect()
+    }
+
+    async fn recurring(&self) -> StoreResult<Vec<Job>> {
+        const OP: &str = "recurring";
+        let live = doc! { "recurrence": { "$exists": true }, "status": { "$in": ["PENDING", "PAUSED"] } };
+        let by_key = FindOptions::builder().sort(doc! { "spec.business_key": 1 }).build();
+        let masters: Vec<JobDoc> = self.find(OP, &self.collections.jobs, live, by_key).await?;
+        masters.into_iter().map(|master| master.read(OP)).collect()
+    }
+
+    async fn batches(&self, after: Option<BatchId>, limit: usize) -> StoreResult<Vec<Batch>> {
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let filter =
+            after.map_or_else(Document::new, |after| doc! { "_id": { "$lt": uuid(after.parent()) } });
+        let newest = FindOptions::builder().sort(doc! { "_id": -1 }).limit(bounded(limit)).build();
+        let found: Vec<BatchDoc> = self.find("batches", &self.collections.batches, filter, newest).await?;
+        Ok(found.iter().map(BatchDoc::read).collect())
+    }
+}
+
+impl MongoStore {
+    /// One page of jobs that meet all conditions; rows that cannot be read are named.
+    pub(super) async fn page(
+        &self,
+        op: &'static str,
+        mut conditions: Vec<Document>,
+        page: &PageRequest,
+        direction: Direction,
+    ) -> StoreResult<JobPage> {
+        let (sort, beyond) = match direction {
+            Direction::LowestFirst => (1, "$gt"),
+            Direction::NewestFirst => (-1, "$lt"),
+        };
+        conditions.extend(page.after.map(|after| doc! { "_id": { beyond: uuid(after) } }));
+        conditions.push(Document::new());
+        // One more than asked for tells whether another page follows.
+        let options =
+            FindOptions::builder().sort(doc! { "_id": sort }).limit(bounded(page.limit.saturating_add(1)));
+        let jobs = self.collections.jobs.find(doc! { "$and": conditions }).with_options(options.build());
+        let rows: Vec<RawDocumentBuf> = jobs.await.during(op)?.try_collect().await.during(op)?;
+        let mut result = JobPage::default();
+        let mut last = None;
+        for raw in rows.iter().take(page.limit) {
+            let Some(id) = id_of(raw) else { continue };
+            last = Some(id);
+            match decode::<JobDoc>(op, raw).and_then(|doc| doc.read(op)) {
+                Ok(job) => result.jobs.push(job),
+                Err(_) => result.unreadable.push(id),
+            }
+        }
+        result.next = last.filter(|_| rows.len() > page.limit);
+        Ok(result)
+    }
+
+    async fn health_groups(&self) -> StoreResult<Vec<HealthGroup>> {
+        let now = self.present().expr();
+        let pipeline = vec![
+            doc! { "$match": { "recurrence": { "$exists": false }, "status": { "$in": [
+                "PENDING", "RUNNING", "PAUSED", "FAILED", "SUCCEEDED", "CANCELED",
+            ] } } },
+            doc! { "$group": {
+                "_id": {
+                    "queue": "$spec.queue", "status": "$status", "priority": "$spec.priority",
+                    "blocked": { "$gt": ["$blocked_by", 0] }, "early": { "$gt": ["$scheduled_time", &now] },
+                },
+                "count": { "$sum": 1_i64 }, "oldest": { "$min": "$scheduled_time" },
+            } },
+            doc! { "$set": { "now": now } },
+        ];
+        self.aggregate("queue_health", &self.collections.jobs, pipeline).await
+    }
+}
+
+/// Jobs that count alike in a queue's health.
+#[derive(Deserialize)]
+struct HealthGroup {
+    #[serde(rename = "_id")]
+    id: HealthKey,
+    count: i64,
+    oldest: DateTime,
+    now: DateTime,
+}
+
+#[derive(Deserialize)]
+struct HealthKey {
+    queue: String,
+    status: JobStatus,
+    priority: i16,
+    blocked: bool,
+    early: bool,
+}
+
+impl HealthGroup {
+    fn add_to(&self, health: &mut QueueHealth) {
+        let count = self.count.unsigned_abs();
+        match self.id.status {
+            JobStatus::Pending if self.id.blocked => health.blocked += count,
+            JobStatus::Pending if self.id.early => health.scheduled += count,
+            JobStatus::Pending => {
+                health.ready += count;
+                let level = usize::try_from(self.id.priority).ok();
+                if let Some(level) = level.and_then(|level| health.ready_by_priority.get_mut(level)) {
+                    *level += count;
+                }
+                let wait = instant(self.now).since(instant(self.oldest));
+                health.oldest_wait = health.oldest_wait.max(Some(wait));
+            }
+            JobStatus::Running => health.running += count,
+            JobStatus::Paused => health.set_aside += count,
+            JobStatus::Failed => health.failed += count,
+            JobStatus::Succeeded | JobStatus::Canceled => {}
+        }
+    }
+}
+
+/// Dead letters that failed alike.
+#[derive(Deserialize)]
+struct LetterGroup {
+    #[serde(rename = "_id")]
+    fingerprint: String,
+    count: i64,
+    target: String,
+    error: Option<String>,
+    newest: Uuid,
+    last_at: DateTime,
+}
+
+impl LetterGroup {
+    fn read(self, op: &'static str) -> StoreResult<DeadLetterGroup> {
+        let newest = job_id(self.newest);
+        let target = TargetName::new(self.target).map_err(|error| StoreError::corrupt(op, newest, error))?;
+        let fingerprint = Fingerprint::from_stored(self.fingerprint);
+        let error = self.error.unwrap_or_default();
+        let mut group = DeadLetterGroup::new(fingerprint, target, error, newest, instant(self.last_at));
+        group.count = self.count.unsigned_abs();
+        Ok(group)
+    }
+}

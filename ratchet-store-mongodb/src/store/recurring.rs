@@ -1,0 +1,44 @@
+use async_trait::async_trait;
+use bson::doc;
+use mongodb::options::FindOptions;
+use ratchet_api::store::{NewRecurring, RecurringStore, SavedRecurring};
+use ratchet_api::{Job, StoreError, StoreResult};
+
+use crate::MongoStore;
+use crate::codec::JobDoc;
+use crate::unit::in_unit;
+
+#[async_trait]
+impl RecurringStore for MongoStore {
+    async fn save_recurring(&self, recurring: &NewRecurring) -> StoreResult<SavedRecurring> {
+        const OP: &str = "save_recurring";
+        let Some(key) = recurring.spec.business_key.as_ref() else {
+            return Err(StoreError::invalid(
+                OP,
+                "a schedule is known by its business key, and this has none",
+            ));
+        };
+        in_unit!(self, OP, |unit| unit.save_recurring(key.as_str(), recurring))
+    }
+
+    async fn due_recurring(&self, limit: usize) -> StoreResult<Vec<Job>> {
+        const OP: &str = "due_recurring";
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        // A comparison with `$expr` would also match what is missing, so both are asked.
+        let mut due = doc! { "status": "PENDING", "recurrence.next_fire": { "$exists": true } };
+        match self.present().known() {
+            Some(now) => {
+                due.insert("recurrence.next_fire", doc! { "$lte": crate::codec::date(now) });
+            }
+            None => due.extend(self.present().reached("recurrence.next_fire")),
+        }
+        let earliest = FindOptions::builder()
+            .sort(doc! { "recurrence.next_fire": 1, "_id": 1 })
+            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
+            .build();
+        let masters: Vec<JobDoc> = self.find(OP, &self.collections.jobs, due, earliest).await?;
+        masters.into_iter().map(|master| master.read(OP)).collect()
+    }
+}

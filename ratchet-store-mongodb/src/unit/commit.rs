@@ -1,0 +1,184 @@
+//! Outcomes with all their consequences.
+
+use bson::doc;
+use ratchet_api::{
+    EdgeState, Effect, End, Ending, ExecutionResult, HandBackReason, JobId, JobStatus, Outcome, Owner,
+    Recorded, Run, StoreResult, Timestamp, Verdict,
+};
+
+use super::Unit;
+use crate::codec::{ExecutionDoc, date, millis, uuid};
+
+impl Unit<'_> {
+    pub(crate) async fn commit(&mut self, owner: &Owner, outcomes: &[&Outcome]) -> StoreResult<Vec<Verdict>> {
+        let ids: Vec<_> = outcomes.iter().map(|outcome| outcome.id).collect();
+        self.load_jobs(ids.iter().copied()).await?;
+        self.load_consequences(&ids).await?;
+        let mut verdicts = Vec::with_capacity(outcomes.len());
+        for outcome in outcomes {
+            verdicts.push(self.commit_one(owner, outcome).await?);
+        }
+        Ok(verdicts)
+    }
+
+    async fn commit_one(&mut self, owner: &Owner, outcome: &Outcome) -> StoreResult<Verdict> {
+        let id = outcome.id;
+        let fence = outcome.fence.version();
+        let Some(job) = self.job(id).filter(|job| job.is_held_by(owner) && job.fence == fence) else {
+            let recorded = self.was_recorded(owner, outcome).await?;
+            return Ok(if recorded { Verdict::AlreadyRecorded } else { Verdict::LeaseLost });
+        };
+        if job.cancel_requested() {
+            let ending = ending(outcome.run, job.queue_wait(), self.now);
+            self.record(owner, outcome, ExecutionResult::Canceled);
+            self.end(id, JobStatus::Canceled, ending, &mut Recorded::default()).await?;
+            return Ok(Verdict::CanceledInstead);
+        }
+        let decides = matches!(outcome.end, End::Succeeded { .. } | End::DeadLetter { .. });
+        if decides && job.edge_count > outcome.edges_seen {
+            let edges = self.edges_from(id).into_iter().map(|edge| edge.read(self.op));
+            return Ok(Verdict::EdgesChanged(edges.collect::<StoreResult<_>>()?));
+        }
+        let mut led_to = Recorded::default();
+        match &outcome.end {
+            End::Succeeded { .. } | End::DeadLetter { .. } | End::Canceled { .. } => {
+                self.apply_edge_effects(outcome, &mut led_to).await?;
+                self.finish_job(owner, outcome, &mut led_to).await?;
+            }
+            End::Retry { .. } | End::HandBack { .. } => self.give_back(owner, outcome, &mut led_to),
+        }
+        for effect in &outcome.effects {
+            if let Effect::Submit(submission) = effect {
+                led_to.submitted.push(self.submit(submission).await?);
+            }
+        }
+        Ok(Verdict::Recorded(led_to))
+    }
+
+    /// Whether this very outcome is in the job's history.
+    async fn was_recorded(&mut self, owner: &Owner, outcome: &Outcome) -> StoreResult<bool> {
+        let Some(job) = self.job(outcome.id) else { return Ok(false) };
+        let fence = outcome.fence.version();
+        let is_it = |row: &ExecutionDoc| row.fence == fence && row.owner == owner.as_str();
+        if job.history.iter().any(is_it) || !job.spilled {
+            return Ok(job.history.iter().any(is_it));
+        }
+        let from = self.store.collections.executions.clone();
+        let id = doc! { "job": uuid(outcome.id), "fence": fence };
+        let found = self.read::<ExecutionDoc>(&from, doc! { "_id": id }).await?;
+        Ok(found.iter().any(|held| is_it(&held.doc)))
+    }
+
+    async fn apply_edge_effects(&mut self, outcome: &Outcome, led_to: &mut Recorded) -> StoreResult<()> {
+        let mut hopeless = Vec::new();
+        for effect in &outcome.effects {
+            let (child, decided) = match effect {
+                Effect::Satisfy(child) => (*child, EdgeState::Satisfied),
+                Effect::Refuse(child) => (*child, EdgeState::Refused),
+                Effect::Submit(_) => continue,
+            };
+            hopeless.extend(self.decide(outcome.id, child, decided, led_to));
+        }
+        self.cancel_hopeless(hopeless, led_to).await
+    }
+
+    /// The job ends.
+    async fn finish_job(
+        &mut self,
+        owner: &Owner,
+        outcome: &Outcome,
+        led_to: &mut Recorded,
+    ) -> StoreResult<()> {
+        let now = self.now;
+        let Some(job) = self.job_mut(outcome.id) else { return Ok(()) };
+        let mut ending = ending(outcome.run, job.queue_wait(), now);
+        let (status, result) = match &outcome.end {
+            End::DeadLetter { error, reason } => {
+                job.attempts += u32::from(reason.consumes_attempt());
+                job.last_error = Some(error.message.to_string());
+                job.fingerprint = Some(error.fingerprint.as_str().to_owned());
+                (JobStatus::Failed, ExecutionResult::Failed)
+            }
+            End::Canceled { reason } => {
+                job.cancel_reason = Some(reason.to_string());
+                (JobStatus::Canceled, ExecutionResult::Canceled)
+            }
+            End::Succeeded { result } => {
+                ending.result = result.clone();
+                job.last_error = None;
+                (JobStatus::Succeeded, ExecutionResult::Succeeded)
+            }
+            End::Retry { .. } | End::HandBack { .. } => return Ok(()),
+        };
+        self.record(owner, outcome, result);
+        self.end(outcome.id, status, ending, led_to).await
+    }
+
+    /// The job waits again.
+    fn give_back(&mut self, owner: &Owner, outcome: &Outcome, led_to: &mut Recorded) {
+        let now = self.now;
+        let Some(job) = self.job_mut(outcome.id) else { return };
+        let (delay, result) = match &outcome.end {
+            End::Retry { delay, error } => {
+                job.attempts += 1;
+                job.last_error = Some(error.message.to_string());
+                (*delay, Some(ExecutionResult::Failed))
+            }
+            End::HandBack { delay, reason: HandBackReason::Crashed } => {
+                job.crash_count += 1;
+                (*delay, Some(ExecutionResult::Crashed))
+            }
+            End::HandBack { delay, .. } => (*delay, outcome.run.map(|_| ExecutionResult::Snoozed)),
+            End::Succeeded { .. } | End::DeadLetter { .. } | End::Canceled { .. } => return,
+        };
+        if let Some(result) = result {
+            self.record(owner, outcome, result);
+        }
+        self.free_permits(outcome.id);
+        if let Some(job) = self.job_mut(outcome.id) {
+            job.enter(JobStatus::Pending);
+            job.progress = None;
+            job.scheduled_time = date(now + delay);
+            led_to.next_due = Some(now + delay);
+        }
+    }
+
+    /// Writes the history that proves this outcome.
+    fn record(&mut self, owner: &Owner, outcome: &Outcome, result: ExecutionResult) {
+        let now = self.now;
+        let times = ending(outcome.run, None, now);
+        let error = match &outcome.end {
+            End::Retry { error, .. } | End::DeadLetter { error, .. } => Some(error),
+            _ => None,
+        };
+        let Some(job) = self.job_mut(outcome.id) else { return };
+        job.history.push(ExecutionDoc {
+            fence: outcome.fence.version(),
+            owner: owner.to_string(),
+            result,
+            attempt: job.attempts,
+            started_at: times.started_at.map(date),
+            recorded_at: date(now),
+            duration_ms: times.duration().map(millis),
+            error_class: error.map(|error| error.class.to_string()),
+            error: error.map(|error| error.message.to_string()),
+        });
+    }
+
+    /// Reads jobs that are held under a fence.
+    pub(super) fn is_held(&self, id: JobId, owner: &Owner, fence: i64) -> bool {
+        self.job(id).is_some_and(|job| job.is_held_by(owner) && job.fence == fence)
+    }
+}
+
+/// An end at `now`, with the run counted back from it.
+fn ending(run: Option<Run>, queue_wait: Option<std::time::Duration>, now: Timestamp) -> Ending {
+    let mut ending = Ending::at(now);
+    ending.queue_wait = queue_wait;
+    if let Some(run) = run {
+        let started = now - run.started_ago;
+        ending.started_at = Some(started);
+        ending.ended_at = Some((started + run.ran_for).min(now));
+    }
+    ending
+}

@@ -1,0 +1,162 @@
+//! A unit of work: one transaction that reads, decides in plain Rust, and writes what changed.
+//!
+//! Documents are read once and changed in memory; the end of the unit writes the differences. The transaction reads
+//! from one snapshot, and MongoDB refuses a write to a document that another one changed since, so whatever was read
+//! and then written has not changed in between. Every decision here rests on documents that it also writes; that is
+//! why an edge raises its parent's edge count, a child its batch's total and a permit its resource's use. A refused
+//! write runs the whole unit again.
+
+mod alert;
+mod commit;
+mod control;
+mod ends;
+mod flush;
+mod insert;
+mod load;
+mod removal;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use bson::{Document, Uuid};
+use mongodb::ClientSession;
+use mongodb::options::ReadConcern;
+use rand::RngExt;
+use ratchet_api::{JobId, StoreError, StoreErrorKind, StoreResult, Timestamp};
+
+use crate::client::{MongoStore, durable};
+use crate::codec::{BatchDoc, EdgeDoc, ExecutionDoc, FireId, JobDoc, KeyDoc, LimitDoc, PermitId};
+use crate::error::{During, is_unknown_commit};
+
+/// A document, and how it was stored if it was.
+pub(crate) struct Held<T> {
+    stored: Option<Document>,
+    pub(crate) doc: T,
+}
+
+impl<T> Held<T> {
+    fn new(doc: T) -> Self {
+        Self { stored: None, doc }
+    }
+}
+
+/// One transaction.
+pub(crate) struct Unit<'s> {
+    store: &'s MongoStore,
+    session: ClientSession,
+    op: &'static str,
+    pub(crate) now: Timestamp,
+    jobs: BTreeMap<JobId, Held<JobDoc>>,
+    /// In no order: whoever needs one sorts.
+    edges: BTreeMap<(JobId, JobId), Held<EdgeDoc>>,
+    batches: BTreeMap<JobId, Held<BatchDoc>>,
+    limits: BTreeMap<String, Held<LimitDoc>>,
+    keys: HashMap<Vec<u8>, Held<KeyDoc>>,
+    fires: Vec<FireId>,
+    permits: Vec<PermitId>,
+    freed: Vec<PermitId>,
+    spilled: Vec<(Uuid, ExecutionDoc)>,
+    /// What was looked for, found or not.
+    asked_jobs: BTreeSet<JobId>,
+    asked_edges: BTreeSet<JobId>,
+    asked_batches: BTreeSet<JobId>,
+}
+
+impl<'s> Unit<'s> {
+    pub(crate) async fn begin(store: &'s MongoStore, op: &'static str) -> StoreResult<Self> {
+        let now = store.now(op).await?;
+        let mut session = store.client.start_session().await.during(op)?;
+        session
+            .start_transaction()
+            .read_concern(ReadConcern::snapshot())
+            .write_concern(durable())
+            .await
+            .during(op)?;
+        Ok(Self {
+            store,
+            session,
+            op,
+            now,
+            jobs: BTreeMap::new(),
+            edges: BTreeMap::new(),
+            batches: BTreeMap::new(),
+            limits: BTreeMap::new(),
+            keys: HashMap::new(),
+            fires: Vec::new(),
+            permits: Vec::new(),
+            freed: Vec::new(),
+            spilled: Vec::new(),
+            asked_jobs: BTreeSet::new(),
+            asked_edges: BTreeSet::new(),
+            asked_batches: BTreeSet::new(),
+        })
+    }
+
+    /// Writes what changed and commits. A unit that failed is dropped, which ends its transaction.
+    ///
+    /// One that changed nothing commits as well: only then is what it answers known to be on a majority.
+    pub(crate) async fn finish<T>(mut self, answer: StoreResult<T>) -> StoreResult<T> {
+        let answer = answer?;
+        self.flush().await?;
+        self.commit_transaction().await?;
+        Ok(answer)
+    }
+
+    async fn commit_transaction(&mut self) -> StoreResult<()> {
+        const TRIES: usize = 5;
+        for _ in 1..TRIES {
+            match self.session.commit_transaction().await {
+                Err(error) if is_unknown_commit(&error) => {}
+                done => return done.during(self.op),
+            }
+        }
+        // Not to be run again as a whole: it may have happened. The caller sends the call again and is recognised.
+        self.session.commit_transaction().await.map_err(|_| {
+            StoreError::new(
+                StoreErrorKind::Unavailable,
+                self.op,
+                "whether the transaction was committed is unknown",
+            )
+        })
+    }
+}
+
+/// How often a unit was run.
+#[derive(Default)]
+pub(crate) struct Tries(u32);
+
+impl Tries {
+    const MOST: u32 = 60;
+    const LONGEST_PAUSE: u64 = 64;
+
+    /// Waits a little, unless it makes no sense to run the unit again.
+    ///
+    /// A duplicate key means that another transaction stored it after this one's snapshot; the next run reads it.
+    pub(crate) async fn again(&mut self, error: StoreError) -> StoreResult<()> {
+        let passing = matches!(error.kind(), StoreErrorKind::Transient | StoreErrorKind::Conflict);
+        self.0 += 1;
+        if !passing || self.0 >= Self::MOST {
+            return Err(error);
+        }
+        let longest = (1 << self.0.min(10)).min(Self::LONGEST_PAUSE);
+        let pause = rand::rng().random_range(0..=longest * 1_000);
+        tokio::time::sleep(Duration::from_micros(pause)).await;
+        Ok(())
+    }
+}
+
+/// Runs the work of a unit until no other transaction was faster.
+macro_rules! in_unit {
+    ($store:expr, $op:expr, |$unit:ident| $work:expr) => {{
+        let mut tries = $crate::unit::Tries::default();
+        loop {
+            let mut $unit = $crate::unit::Unit::begin($store, $op).await?;
+            let answer = $work.await;
+            match $unit.finish(answer).await {
+                Err(error) => tries.again(error).await?,
+                done => break done,
+            }
+        }
+    }};
+}
+pub(crate) use in_unit;

@@ -1,1 +1,0 @@
-SELECT p.queue FROM ratchet.scheduler_queue_pause p ORDER BY p.queue

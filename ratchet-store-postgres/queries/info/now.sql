@@ -1,1 +1,0 @@
-SELECT coalesce(:now::timestamptz, date_trunc('milliseconds', statement_timestamp())) AS now

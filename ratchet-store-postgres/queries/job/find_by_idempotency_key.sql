@@ -1,1 +1,0 @@
-SELECT k.job_id FROM ratchet.scheduler_idempotency_key k WHERE k.key_hash = :key_hash::bytea
