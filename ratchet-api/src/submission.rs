@@ -183,6 +183,9 @@ pub enum Refusal {
     /// It breaks a rule that needs no look at stored jobs.
     #[error(transparent)]
     Invalid(#[from] InvalidSubmission),
+    /// A job other than the head has an id that is stored already.
+    #[error("job id {0} is stored already; make a new one")]
+    IdTaken(JobId),
     /// An edge names a parent that is not stored.
     #[error("the parent job {0} does not exist; submit it first or in the same submission")]
     UnknownParent(JobId),

@@ -64,6 +64,9 @@ impl State {
             return Err(Inserted::Existing(head));
         }
         for job in &submission.jobs {
+            if self.jobs.contains_key(&job.spec.id) {
+                return refused(Refusal::IdTaken(job.spec.id));
+            }
             if let Some(first) = job.spec.idempotency_key.as_ref().and_then(|key| self.ledger.get(key)) {
                 return Err(Inserted::Existing(*first));
             }

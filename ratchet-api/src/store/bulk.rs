@@ -20,6 +20,7 @@ pub trait JobBulkStore: Send + Sync + 'static {
     ///   database that would end a surrounding transaction.
     /// - `insert.replay`: inserting a submission again answers [`Inserted::Existing`] with the head's own id and
     ///   changes nothing, even after the job has run or has been archived with its idempotency key.
+    /// - `insert.id_taken`: a submission whose head is new but which has another job with a stored id is refused.
     /// - `insert.idempotent`: an idempotency key that was ever used answers `Existing` with the first job's id, also
     ///   within one call, under a race, and after that job has ended, been archived or deleted.
     /// - `insert.business_key`: a business key held by a live job (pending, running or paused) answers

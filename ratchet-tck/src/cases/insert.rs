@@ -36,6 +36,7 @@ cases! { "insert";
     a_replay_is_recognised_whatever_became_of_the_job: ["insert.replay"] [];
     a_replay_is_recognised_before_anything_else_is_checked: ["insert.replay"] [];
     a_replay_is_recognised_after_archive_and_delete: ["insert.replay", "insert.idempotent"] [12];
+    a_stored_job_is_never_overwritten_by_a_new_submission: ["insert.id_taken", "insert.atomic"] [];
     the_same_submission_from_many_connections_is_stored_once: ["insert.replay", "insert.atomic"] [183];
     a_job_waits_for_as_many_parents_as_it_needs: ["insert.edges"] [155];
     a_new_edge_is_open_whatever_it_says: ["insert.edges"] [];
@@ -515,6 +516,18 @@ pub async fn a_replay_is_recognised_after_archive_and_delete(fx: Fixture) {
 
     assert_eq!(inserted, [Inserted::Existing(archived_id), Inserted::Existing(deleted_id)]);
     assert_eq!((node.find(archived_id).await, node.find(deleted_id).await), (None, None));
+}
+
+pub async fn a_stored_job_is_never_overwritten_by_a_new_submission(fx: Fixture) {
+    let node = fx.node("a").await;
+    let running = node.running(job()).await;
+    let before = node.job(running.id).await;
+    let (head, twin) = (job(), job_with(|new| new.spec.id = running.id));
+    let head_id = head.spec.id;
+    let refused = node.submit(linked(vec![head, twin], vec![])).await;
+    assert_eq!(refused, Inserted::Refused(Refusal::IdTaken(running.id)));
+    assert_eq!(node.job(running.id).await, before);
+    assert_eq!(node.find(head_id).await, None, "all or nothing");
 }
 
 pub async fn the_same_submission_from_many_connections_is_stored_once(fx: Fixture) {

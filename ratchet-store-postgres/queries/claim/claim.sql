@@ -1,0 +1,88 @@
+-- Takes the best due jobs of some queues. docs/stores/postgresql.md explains each step.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce(:now::timestamptz, date_trunc('milliseconds', statement_timestamp())) AS now
+),
+-- The lock lets beats pass, and keeps a recoverer waiting until this claim can be seen.
+me AS MATERIALIZED (
+    SELECT n.node_id
+    FROM ratchet.scheduler_node n
+    WHERE n.node_id = :owner::text AND NOT n.reaped AND n.lease_until > (SELECT c.now FROM clock c)
+    FOR KEY SHARE
+),
+wanted AS MATERIALIZED (
+    SELECT w.queue, w.lim, w.place
+    FROM unnest(:queues::text[], :limits::bigint[]) WITH ORDINALITY AS w (queue, lim, place)
+    WHERE EXISTS (SELECT FROM me)
+      AND NOT EXISTS (SELECT FROM ratchet.scheduler_queue_pause p WHERE p.queue = w.queue)
+),
+-- Five index heads for each queue, without locks. Inside one level older always means better, so the best rows are
+-- among the first of each level; a few more are read because others may hold some of them.
+heads AS MATERIALIZED (
+    SELECT
+        w.place AS queue_place,
+        h.job_id,
+        row_number() OVER (
+            PARTITION BY w.place
+            ORDER BY
+                level + CASE
+                    WHEN :boost_ms::bigint > 0
+                    THEN (extract(epoch FROM c.now - h.scheduled_time) * 1000)::bigint / :boost_ms::bigint
+                    ELSE 0
+                END DESC,
+                h.scheduled_time,
+                h.job_id
+        ) AS place
+    FROM wanted w
+    CROSS JOIN clock c
+    CROSS JOIN generate_series(0, 4) AS level
+    CROSS JOIN LATERAL (
+        SELECT q.job_id, q.scheduled_time
+        FROM ratchet.scheduler_job_queue q
+        WHERE q.queue = w.queue AND q.priority = level AND q.status = 'PENDING' AND q.blocked_by = 0
+          AND q.scheduled_time <= c.now
+        ORDER BY q.scheduled_time, q.job_id
+        LIMIT w.lim + :spare::bigint
+    ) h
+),
+-- In their order and by primary key, until the limit is reached; what others hold is passed over.
+locked AS MATERIALIZED (
+    SELECT w.place AS queue_place, l.place, l.job_id
+    FROM wanted w
+    CROSS JOIN LATERAL (
+        SELECT h.place, q.job_id
+        FROM heads h
+        JOIN ratchet.scheduler_job_queue q ON q.job_id = h.job_id
+        WHERE h.queue_place = w.place AND h.place <= w.lim + :spare::bigint
+          AND q.status = 'PENDING' AND q.blocked_by = 0 AND q.scheduled_time <= (SELECT c.now FROM clock c)
+        ORDER BY h.place
+        LIMIT w.lim
+        FOR UPDATE OF q SKIP LOCKED
+    ) l
+),
+claimed AS (
+    UPDATE ratchet.scheduler_job_queue q
+    SET status = 'RUNNING', picked_by = :owner::text, picked_at = c.now, version = q.version + 1, updated_at = c.now
+    FROM locked l CROSS JOIN clock c
+    WHERE q.job_id = l.job_id
+    RETURNING
+        l.queue_place, l.place, q.job_id, q.version, q.queue, q.job_type, q.priority, q.scheduled_time, q.picked_at,
+        q.attempts, q.crash_count, q.max_retries, q.timeout_ms, q.business_key, q.edge_count, q.cancel_requested,
+        q.expires_at
+)
+SELECT r.*, c.now, NULL::bigint AS missed
+FROM claimed r CROSS JOIN clock c
+UNION ALL
+-- One row more: how many jobs others held, if a limit was not reached for that.
+SELECT
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, c.now,
+    coalesce((
+        SELECT sum(least(s.seen, w.lim) - s.got)
+        FROM wanted w
+        JOIN (
+            SELECT h.queue_place, count(*) AS seen, count(l.job_id) AS got
+            FROM heads h LEFT JOIN locked l ON l.job_id = h.job_id
+            GROUP BY h.queue_place
+        ) s ON s.queue_place = w.place
+    ), 0)::bigint
+FROM clock c
+ORDER BY 1, 2

@@ -1,0 +1,1 @@
+DELETE FROM ratchet.scheduler_queue_pause p WHERE p.queue = :queue::text

@@ -1,0 +1,1 @@
+SELECT coalesce(:now::timestamptz, date_trunc('milliseconds', statement_timestamp())) AS now
