@@ -34,6 +34,7 @@ cases! { "recover";
     a_cancel_request_is_carried_over: ["recover.moved", "commit.cancel_wins"] [];
     key_and_permit_stay_with_a_moved_job: ["recover.moved", "permit.listed"] [];
     jobs_move_in_chunks_of_the_limit: ["recover.moved", "recover.fences", "beat.dead"] [];
+    a_recovery_that_moves_nothing_fences_nobody: ["beat.renews", "recover.fences"] [];
     a_second_recoverer_finds_nothing: ["recover.disjoint"] [];
     owned_finds_the_jobs_of_a_recovery_whose_reply_was_lost: ["recover.moved", "owned.all"] [];
     a_recoverer_that_dies_is_recovered_from: ["recover.moved", "recover.fences"] [5];
@@ -427,6 +428,23 @@ pub async fn jobs_move_in_chunks_of_the_limit(fx: Fixture) {
     assert_eq!(moved, held);
     assert_eq!(recover(from_ref(&node.owner), &heir, 4).await, []);
     assert_eq!(ids(&owned(&heir).await), held);
+}
+
+pub async fn a_recovery_that_moves_nothing_fences_nobody(fx: Fixture) {
+    let heir = fx.node("heir").await;
+    let idle = fx.node_with_lease("idle", SECOND).await;
+    let (finished, claim) = dead_with(&fx, job()).await;
+    finished.end(&claim, End::Succeeded { result: None }).await;
+    let (untouched, _) = dead_with(&fx, job()).await;
+    for (who, node, limit) in [
+        ("it held nothing", &idle, 10),
+        ("its last outcome was recorded in time", &finished, 10),
+        ("no job was asked for", &untouched, 0),
+    ] {
+        assert_eq!(recover(from_ref(&node.owner), &heir, limit).await, [], "{who}");
+        assert!(beats(node).await, "{who}, so nobody took its jobs");
+        node.running(job()).await;
+    }
 }
 
 pub async fn a_second_recoverer_finds_nothing(fx: Fixture) {
