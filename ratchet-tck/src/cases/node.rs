@@ -138,7 +138,7 @@ pub async fn a_join_sent_twice_leaves_one_node(fx: Fixture) {
 pub async fn a_beat_renews_the_lease_from_the_stores_present(fx: Fixture) {
     let (node, reader) = (fx.node_with_lease("node", HOUR).await, fx.node("reader").await);
     let joined = fx.now();
-    fx.advance(HOUR - MILLI);
+    fx.advance(SECOND);
     let mut signal = Beat::new(node.owner.clone(), SECOND);
     (signal.running, signal.slots, signal.node_time) = (3, 8, fx.now());
     let reply = node.store.beat(&signal).await.expect("beat answers");

@@ -65,8 +65,9 @@ async fn nodes(fx: &Fixture, count: usize) -> Vec<Peer> {
     nodes
 }
 
-/// Runs two futures on tasks that start together.
+/// Runs two futures on tasks that start together. Rounds differ in who gets the better start.
 async fn duel<A, B>(
+    round: usize,
     one: impl Future<Output = A> + Send + 'static,
     other: impl Future<Output = B> + Send + 'static,
 ) -> (A, B)
@@ -75,16 +76,17 @@ where
     B: Send + 'static,
 {
     let barrier = Arc::new(Barrier::new(2));
-    let ready = Arc::clone(&barrier);
-    let one = tokio::spawn(async move {
-        ready.wait().await;
-        one.await
-    });
-    let other = tokio::spawn(async move {
-        barrier.wait().await;
-        other.await
-    });
+    let one = tokio::spawn(late_by(round % 2, Arc::clone(&barrier), one));
+    let other = tokio::spawn(late_by(1 - round % 2, barrier, other));
     (one.await.expect("no contender panics"), other.await.expect("no contender panics"))
+}
+
+async fn late_by<T>(turns: usize, barrier: Arc<Barrier>, contender: impl Future<Output = T>) -> T {
+    barrier.wait().await;
+    for _ in 0..turns {
+        yield_now().await;
+    }
+    contender.await
 }
 
 async fn fill(peer: &Peer, count: usize) -> Vec<JobId> {

@@ -67,11 +67,12 @@ pub async fn children_that_end_at_once_are_all_counted(fx: Fixture) {
 
 pub async fn closing_a_batch_and_its_last_child_complete_it_once(fx: Fixture) {
     let nodes = nodes(&fx, 2).await;
-    for _ in 0..2 * ROUNDS {
+    for round in 0..2 * ROUNDS {
         let (parent, children) = batch(&nodes[0], false, 1).await;
         let claim = nodes[0].take(children[0]).await;
         let (worker, closer) = (nodes[0].clone(), nodes[1].clone());
         let (verdict, closed) = duel(
+            round,
             async move { worker.commit(Outcome::new(claim.id, claim.fence, done())).await },
             async move { closer.store.close_batch(BatchId::of(parent)).await.expect("close_batch answers") },
         )
@@ -138,18 +139,16 @@ fn follower(parent: JobId) -> (JobId, Submission) {
 
 pub async fn an_edge_added_while_its_parent_ends_is_decided(fx: Fixture) {
     let nodes = nodes(&fx, 2).await;
-    for _ in 0..2 * ROUNDS {
+    for round in 0..2 * ROUNDS {
         let claim = nodes[0].running(job()).await;
         let (child, submission) = follower(claim.id);
         let (worker, submitter) = (nodes[0].clone(), nodes[1].clone());
         let outcome = Outcome::new(claim.id, claim.fence, done());
         let again = outcome.clone();
-        let (verdict, inserted) =
-            duel(
-                async move { worker.commit(outcome).await },
-                async move { submitter.submit(submission).await },
-            )
-            .await;
+        let (verdict, inserted) = duel(round, async move { worker.commit(outcome).await }, async move {
+            submitter.submit(submission).await
+        })
+        .await;
         assert_eq!(inserted, Inserted::New);
         match verdict {
             Verdict::Recorded(recorded) => assert_eq!(recorded.released, [], "it did not know the edge"),
@@ -176,11 +175,11 @@ fn with_edge(mut outcome: Outcome, child: JobId) -> Outcome {
 
 pub async fn an_edge_added_while_its_parent_is_cancelled_is_refused(fx: Fixture) {
     let nodes = nodes(&fx, 2).await;
-    for _ in 0..2 * ROUNDS {
+    for round in 0..2 * ROUNDS {
         let parent = nodes[0].insert(job()).await;
         let (child, submission) = follower(parent);
         let (operator, submitter) = (nodes[0].clone(), nodes[1].clone());
-        let (verdict, inserted) = duel(async move { cancel(&operator, parent).await }, async move {
+        let (verdict, inserted) = duel(round, async move { cancel(&operator, parent).await }, async move {
             submitter.submit(submission).await
         })
         .await;

@@ -29,7 +29,8 @@ pub async fn a_retry_gets_the_key_only_once_its_holder_is_cancelled(fx: Fixture)
         let holder = nodes[0].insert(keyed(&name)).await;
         let (one, other) = (nodes[0].clone(), nodes[1].clone());
         let (retried, canceled) =
-            duel(async move { retry(&one, dead).await }, async move { cancel(&other, holder).await }).await;
+            duel(round, async move { retry(&one, dead).await }, async move { cancel(&other, holder).await })
+                .await;
         assert_eq!(canceled, CancelVerdict::Canceled { dependents: Vec::new() });
         let status = match retried {
             RetryVerdict::Retried { .. } => JobStatus::Pending,
@@ -72,7 +73,7 @@ pub async fn a_submit_and_a_retry_agree_who_has_the_key(fx: Fixture) {
         let fresh = new.spec.id;
         let (one, other) = (nodes[0].clone(), nodes[1].clone());
         let (inserted, retried) =
-            duel(async move { one.submit(Submission::single(new)).await }, async move {
+            duel(round, async move { one.submit(Submission::single(new)).await }, async move {
                 retry(&other, dead).await
             })
             .await;

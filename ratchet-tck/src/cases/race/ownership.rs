@@ -16,7 +16,7 @@ async fn recover(dead: &Owner, to: &Peer, limit: usize) -> Vec<JobClaim> {
 
 pub async fn a_claim_and_a_pause_agree_who_was_first(fx: Fixture) {
     let nodes = nodes(&fx, 2).await;
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
         let jobs = fill(&nodes[0], 12).await;
         let (claimer, operator) = (nodes[0].clone(), nodes[1].clone());
         let order: Vec<_> = jobs.iter().rev().copied().collect();
@@ -28,7 +28,7 @@ pub async fn a_claim_and_a_pause_agree_who_was_first(fx: Fixture) {
             }
             verdicts
         };
-        let (claims, verdicts) = duel(async move { drain(&claimer, 2).await }, pause).await;
+        let (claims, verdicts) = duel(round, async move { drain(&claimer, 2).await }, pause).await;
         let claimed = ids(&claims);
         for (id, verdict) in verdicts {
             let expected = match claimed.contains(&id) {
@@ -43,7 +43,7 @@ pub async fn a_claim_and_a_pause_agree_who_was_first(fx: Fixture) {
 
 pub async fn a_claim_and_a_cancel_agree_who_was_first(fx: Fixture) {
     let nodes = nodes(&fx, 2).await;
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
         let jobs = fill(&nodes[0], 12).await;
         let (claimer, operator) = (nodes[0].clone(), nodes[1].clone());
         let order: Vec<_> = jobs.iter().rev().copied().collect();
@@ -54,7 +54,7 @@ pub async fn a_claim_and_a_cancel_agree_who_was_first(fx: Fixture) {
             }
             verdicts
         };
-        let (claims, verdicts) = duel(async move { drain(&claimer, 2).await }, calls_off).await;
+        let (claims, verdicts) = duel(round, async move { drain(&claimer, 2).await }, calls_off).await;
         let claimed = ids(&claims);
         for (id, verdict) in verdicts {
             let dependents = Vec::new();
@@ -76,13 +76,20 @@ pub async fn a_claim_and_a_cancel_agree_who_was_first(fx: Fixture) {
 pub async fn a_cancel_and_an_outcome_agree_who_was_first(fx: Fixture) {
     let nodes = nodes(&fx, 2).await;
     let retry = End::Retry { delay: SECOND, error: error("busy") };
-    for end in [done(), retry, dead_letter(), crashed()].into_iter().cycle().take(4 * ROUNDS) {
+    let ends = [done(), retry, dead_letter(), crashed()];
+    for round in 0..4 * ROUNDS {
+        // Each end twice in turn, once with the better start and once without.
+        let end = &ends[round / 2 % ends.len()];
         let claim = nodes[0].running(keyed("order")).await;
         let (owner, operator, id) = (nodes[0].clone(), nodes[1].clone(), claim.id);
         let outcome = Outcome::new(id, claim.fence, end.clone());
         let (verdict, canceled) =
-            duel(async move { owner.commit(outcome).await }, async move { cancel(&operator, id).await })
-                .await;
+            duel(
+                round,
+                async move { owner.commit(outcome).await },
+                async move { cancel(&operator, id).await },
+            )
+            .await;
         let status = nodes[1].status(id).await;
         match (&verdict, &canceled) {
             (Verdict::Recorded(_), CancelVerdict::AlreadyEnded(seen)) => assert_eq!(*seen, status),
@@ -111,17 +118,15 @@ async fn dying(fx: &Fixture, count: usize) -> (Peer, Vec<JobClaim>) {
 
 pub async fn a_recovery_and_an_outcome_agree_who_was_first(fx: Fixture) {
     let heir = fx.node("heir").await;
-    for _ in 0..2 * ROUNDS {
+    for round in 0..2 * ROUNDS {
         let (node, claims) = dying(&fx, 1).await;
         let claim = &claims[0];
         let (owner, saviour, dead) = (node.clone(), heir.clone(), node.owner.clone());
         let outcome = Outcome::new(claim.id, claim.fence, done());
-        let (verdict, moved) =
-            duel(
-                async move { owner.commit(outcome).await },
-                async move { recover(&dead, &saviour, 9).await },
-            )
-            .await;
+        let (verdict, moved) = duel(round, async move { owner.commit(outcome).await }, async move {
+            recover(&dead, &saviour, 9).await
+        })
+        .await;
         World { nodes: &[heir.clone(), node], jobs: vec![claim.id] }.check().await;
         match (&verdict, moved.as_slice()) {
             (Verdict::Recorded(_), []) => assert_eq!(heir.status(claim.id).await, JobStatus::Succeeded),
@@ -138,12 +143,12 @@ pub async fn a_recovery_and_an_outcome_agree_who_was_first(fx: Fixture) {
 
 pub async fn a_recovery_and_a_beat_agree_who_was_first(fx: Fixture) {
     let heir = fx.node("heir").await;
-    for _ in 0..2 * ROUNDS {
+    for round in 0..2 * ROUNDS {
         let (node, claims) = dying(&fx, 3).await;
         let (owner, saviour, dead) = (node.clone(), heir.clone(), node.owner.clone());
         let beat = Beat::new(owner.owner.clone(), HOUR);
         let (reply, moved) =
-            duel(async move { owner.store.beat(&beat).await.expect("beat answers") }, async move {
+            duel(round, async move { owner.store.beat(&beat).await.expect("beat answers") }, async move {
                 recover(&dead, &saviour, 9).await
             })
             .await;
@@ -191,15 +196,13 @@ pub async fn recoveries_at_once_are_disjoint_and_complete(fx: Fixture) {
 pub async fn a_cancel_during_a_recovery_is_not_lost(fx: Fixture) {
     let nodes = nodes(&fx, 2).await;
     let heir = &nodes[0];
-    for _ in 0..2 * ROUNDS {
+    for round in 0..2 * ROUNDS {
         let (node, claims) = dying(&fx, 1).await;
         let (saviour, operator, dead, id) = (heir.clone(), nodes[1].clone(), node.owner, claims[0].id);
-        let (moved, verdict) =
-            duel(
-                async move { recover(&dead, &saviour, 1).await },
-                async move { cancel(&operator, id).await },
-            )
-            .await;
+        let (moved, verdict) = duel(round, async move { recover(&dead, &saviour, 1).await }, async move {
+            cancel(&operator, id).await
+        })
+        .await;
         assert_eq!(verdict, CancelVerdict::Requested { dependents: Vec::new() });
         assert_eq!(ids(&moved), BTreeSet::from([id]));
         let held = heir.store.owned(&heir.owner).await.expect("owned answers");
