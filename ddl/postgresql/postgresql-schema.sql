@@ -184,7 +184,6 @@ CREATE TABLE ratchet.scheduler_job_edge (
     condition_type varchar(32) NOT NULL,
     priority       integer NOT NULL DEFAULT 0,
     state          varchar(16) NOT NULL DEFAULT 'OPEN' CHECK (state IN ('OPEN', 'SATISFIED', 'REFUSED')),
-    if_ended       varchar(16) CHECK (if_ended IN ('OPEN', 'SATISFIED', 'REFUSED')),
     PRIMARY KEY (parent_id, child_id)
 );
 CREATE INDEX idx_job_edge_child ON ratchet.scheduler_job_edge (child_id);

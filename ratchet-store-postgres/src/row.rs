@@ -228,6 +228,5 @@ pub(crate) fn edge(cells: Cells<'_>) -> Result<Edge, Problem> {
     let mut edge = Edge::new(cells.get("parent_id")?, cells.get("child_id")?, condition);
     edge.priority = cells.get("priority")?;
     edge.state = cells.get("state")?;
-    edge.if_ended = cells.opt("if_ended")?;
     Ok(edge)
 }

@@ -2,13 +2,12 @@
 WITH given AS MATERIALIZED (
     SELECT g.*
     FROM unnest(
-        :parents::uuid[], :children::uuid[], :conditions::text[], :expressions::text[], :priorities::int[],
-        :if_ended::text[]
-    ) WITH ORDINALITY AS g (parent_id, child_id, condition_type, expression, priority, if_ended, place)
+        :parents::uuid[], :children::uuid[], :conditions::text[], :expressions::text[], :priorities::int[]
+    ) WITH ORDINALITY AS g (parent_id, child_id, condition_type, expression, priority, place)
 ),
 edges AS (
-    INSERT INTO ratchet.scheduler_job_edge (parent_id, child_id, condition_type, priority, if_ended)
-    SELECT g.parent_id, g.child_id, g.condition_type, g.priority, g.if_ended FROM given g ORDER BY g.place
+    INSERT INTO ratchet.scheduler_job_edge (parent_id, child_id, condition_type, priority)
+    SELECT g.parent_id, g.child_id, g.condition_type, g.priority FROM given g ORDER BY g.place
 ),
 expressions AS (
     INSERT INTO ratchet.scheduler_workflow_condition (parent_id, child_id, expression)

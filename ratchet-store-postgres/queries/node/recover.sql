@@ -27,13 +27,14 @@ dead AS MATERIALIZED (
     FROM unnest(:dead::text[]) AS d (node_id)
     WHERE EXISTS (SELECT FROM alive) AND NOT EXISTS (SELECT FROM ratchet.scheduler_node n WHERE n.node_id = d.node_id)
 ),
+-- Waits for commits and cancels that are under way: what they leave behind is moved, what they end is not.
 held AS MATERIALIZED (
     SELECT q.job_id
     FROM ratchet.scheduler_job_queue q
     WHERE q.status = 'RUNNING' AND q.picked_by IN (SELECT d.node_id FROM dead d)
     ORDER BY q.job_id
     LIMIT :lim::bigint
-    FOR UPDATE SKIP LOCKED
+    FOR UPDATE
 ),
 moved AS (
     UPDATE ratchet.scheduler_job_queue q

@@ -159,7 +159,6 @@ impl Around {
             .arg("conditions", parts.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>())
             .arg("expressions", parts.iter().map(|(_, e)| e.as_ref().map(|e| e.as_str())).collect::<Vec<_>>())
             .arg("priorities", edges.iter().map(|edge| edge.priority).collect::<Vec<_>>())
-            .arg("if_ended", edges.iter().map(|e| e.if_ended.map(|s| s.as_str())).collect::<Vec<_>>())
             .run(session)
             .await?;
         let ended =
