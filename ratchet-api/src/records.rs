@@ -356,7 +356,7 @@ pub struct BeatReply {
     pub cancel_requested: Vec<JobId>,
     /// Whether some unpaused queue has a job that is due.
     pub due_work: bool,
-    /// When the next job becomes due, if none is yet.
+    /// When the earliest job that is not due yet becomes due.
     pub next_due: Option<Timestamp>,
     /// When the next schedule fires.
     pub next_fire: Option<Timestamp>,

@@ -101,20 +101,19 @@ impl State {
             return Vec::new();
         }
         let dead: BTreeSet<_> = dead.iter().filter(|owner| !self.is_alive(owner, now)).collect();
-        for owner in &dead {
-            if let Some(node) = self.nodes.get_mut(*owner) {
+        let orphaned = self.jobs.values_mut().filter_map(|row| {
+            let robbed = row.job.picked_by.clone().filter(|by| dead.contains(by))?;
+            (row.job.status == JobStatus::Running).then_some((row, robbed))
+        });
+        let mut claims = Vec::new();
+        for (row, robbed) in orphaned.take(limit) {
+            row.enter(JobStatus::Running);
+            row.job.picked_by = Some(to.clone());
+            claims.push(JobClaim::of(&row.view(), now));
+            if let Some(node) = self.nodes.get_mut(&robbed) {
                 node.reaped = true;
             }
         }
-        let orphaned = self.jobs.values_mut().filter(|row| {
-            row.job.status == JobStatus::Running
-                && row.job.picked_by.as_ref().is_some_and(|by| dead.contains(by))
-        });
-        let moved = orphaned.take(limit).map(|row| {
-            row.enter(JobStatus::Running);
-            row.job.picked_by = Some(to.clone());
-            JobClaim::of(&row.view(), now)
-        });
-        moved.collect()
+        claims
     }
 }

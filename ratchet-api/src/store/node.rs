@@ -42,7 +42,8 @@ pub trait NodeStore: Send + Sync + 'static {
     ///   caller believes.
     /// - `recover.moved`: a moved job stays RUNNING, belongs to `to` under a raised fence, and keeps its attempts, key,
     ///   permit and cancel request.
-    /// - `recover.fences`: from then on the old owner can neither commit nor beat nor claim.
+    /// - `recover.fences`: from then on the old owner can neither commit what was moved nor beat nor claim; an owner of whom
+    ///   nothing was moved is left as it was.
     /// - `recover.disjoint`: two recoverers never get the same job, and a commit that won the race stays.
     /// - `recover.alive`: a `to` without a running lease gets nothing.
     async fn recover(&self, dead: &[Owner], to: &Owner, limit: usize) -> StoreResult<Vec<JobClaim>>;
