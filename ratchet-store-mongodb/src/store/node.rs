@@ -5,14 +5,17 @@ use bson::oid::ObjectId;
 use bson::{DateTime, Document, Uuid, doc};
 use mongodb::options::{FindOptions, ReturnDocument};
 use ratchet_api::store::NodeStore;
-use ratchet_api::{Beat, BeatReply, JobClaim, Node, NodeInfo, Owner, StoreError, StoreResult, Timestamp};
+use ratchet_api::{
+    Beat, BeatReply, JobClaim, JobId, Node, NodeInfo, Owner, StoreError, StoreResult, Timestamp,
+};
 use serde::Deserialize;
 
 use crate::MongoStore;
 use crate::clock::instant;
-use crate::codec::{NodeDoc, date, decode, job_id};
+use crate::codec::{NodeDoc, date, decode, job_id, uuids};
 use crate::error::During;
 use crate::indexes::claimable;
+use crate::unit::in_unit;
 
 #[async_trait]
 impl NodeStore for MongoStore {
@@ -59,24 +62,18 @@ impl NodeStore for MongoStore {
 
     async fn recover(&self, dead: &[Owner], to: &Owner, limit: usize) -> StoreResult<Vec<JobClaim>> {
         const OP: &str = "recover";
-        if limit == 0 || !self.is_alive(OP, to).await? {
-            return Ok(Vec::new());
-        }
-        let dead = self.reap(OP, dead).await?;
-        let orphaned = doc! { "status": "RUNNING", "queue.picked_by": { "$in": &dead } };
-        let ids = self.first_ids(OP, orphaned.clone(), limit).await?;
-        if ids.is_empty() {
+        if limit == 0 || dead.is_empty() {
             return Ok(Vec::new());
         }
         let token = ObjectId::new();
-        let mut still = doc! { "_id": { "$in": &ids } };
-        still.extend(orphaned);
-        let take_over = vec![doc! { "$set": {
-            "fence": { "$add": ["$fence", 1_i64] },
-            "queue.picked_by": { "$literal": to.as_str() }, "queue.token": token,
-        } }];
-        self.collections.jobs.update_many(still, take_over).await.during(OP)?;
-        self.read_claims(OP, doc! { "_id": { "$in": ids }, "queue.token": token }).await
+        let moved: StoreResult<Vec<JobId>> =
+            in_unit!(self, OP, |unit| unit.take_over(dead, to, limit, token));
+        match moved? {
+            moved if moved.is_empty() => Ok(Vec::new()),
+            moved => {
+                self.read_claims(OP, doc! { "_id": { "$in": uuids(moved) }, "queue.token": token }).await
+            }
+        }
     }
 
     async fn leave(&self, owner: &Owner) -> StoreResult<bool> {
@@ -210,24 +207,6 @@ impl MongoStore {
         ];
         let jobs = self.collections.jobs.name();
         doc! { "$lookup": { "from": jobs, "let": { "owner": "$_id" }, "pipeline": one, "as": "held" } }
-    }
-
-    /// Marks those of `owners` whose lease has run out, and answers all that are not alive, known or not.
-    async fn reap(&self, op: &'static str, owners: &[Owner]) -> StoreResult<Vec<String>> {
-        #[derive(Deserialize)]
-        struct Row {
-            #[serde(rename = "_id")]
-            owner: String,
-        }
-        let nodes = &self.collections.nodes;
-        let names: Vec<_> = owners.iter().map(|owner| owner.as_str()).collect();
-        let mut expired = doc! { "_id": { "$in": &names } };
-        expired.extend(self.present().reached("lease_until"));
-        nodes.update_many(expired, doc! { "$set": { "reaped": true } }).await.during(op)?;
-        let filter = doc! { "_id": { "$in": &names }, "reaped": false };
-        let alive: Vec<Row> = self.find(op, nodes, filter, FindOptions::default()).await?;
-        let is_dead = |name: &&str| !alive.iter().any(|row| row.owner == *name);
-        Ok(names.into_iter().filter(is_dead).map(ToOwned::to_owned).collect())
     }
 
     /// The lowest ids of jobs that match.

@@ -29,8 +29,8 @@ impl Unit<'_> {
         let parents = submissions.iter().flat_map(|submission| &submission.edges).map(|edge| edge.parent);
         let replaced = submissions.iter().filter_map(|submission| submission.supersedes);
         let masters = submissions.iter().filter_map(|submission| submission.fire.map(|fire| fire.master));
-        let heads = submissions.iter().filter_map(|submission| submission.id());
-        self.load_jobs(heads.chain(parents).chain(replaced).chain(masters)).await?;
+        let own = specs().map(|spec| spec.id);
+        self.load_jobs(own.chain(parents).chain(replaced).chain(masters)).await?;
         self.load_keys(specs().filter_map(|spec| spec.idempotency_key.as_ref()).map(key_hash).collect())
             .await?;
         let keys = specs().filter_map(|spec| spec.business_key.as_ref()).map(ToString::to_string).collect();
@@ -60,6 +60,10 @@ impl Unit<'_> {
         let head = submission.jobs[0].spec.id;
         if self.job(head).is_some() {
             return Ok(Some(Inserted::Existing(head)));
+        }
+        let mut others = submission.jobs.iter().map(|job| job.spec.id);
+        if let Some(taken) = others.find(|id| self.job(*id).is_some()) {
+            return Ok(Some(Inserted::Refused(Refusal::IdTaken(taken))));
         }
         let used = submission.jobs.iter().filter_map(|job| job.spec.idempotency_key.as_ref());
         if let Some(key) = used.map(key_hash).find_map(|hash| self.keys.get(&hash.bytes)) {

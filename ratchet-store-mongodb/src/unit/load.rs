@@ -2,6 +2,7 @@
 
 use bson::{Binary, Bson, Document, RawDocumentBuf, doc};
 use futures::TryStreamExt;
+use mongodb::options::FindOptions;
 use ratchet_api::{JobId, StoreError, StoreResult};
 use serde::de::DeserializeOwned;
 
@@ -33,8 +34,18 @@ impl Unit<'_> {
         from: &Raw,
         filter: Document,
     ) -> StoreResult<Vec<Held<T>>> {
+        self.read_some(from, filter, FindOptions::default()).await
+    }
+
+    pub(super) async fn read_some<T: DeserializeOwned>(
+        &mut self,
+        from: &Raw,
+        filter: Document,
+        options: FindOptions,
+    ) -> StoreResult<Vec<Held<T>>> {
         let op = self.op;
-        let mut cursor = from.find(filter).session(&mut self.session).await.during(op)?;
+        let find = from.find(filter).with_options(options);
+        let mut cursor = find.session(&mut self.session).await.during(op)?;
         let raw: Vec<RawDocumentBuf> = cursor.stream(&mut self.session).try_collect().await.during(op)?;
         raw.iter()
             .map(|raw| {

@@ -13,6 +13,7 @@ mod ends;
 mod flush;
 mod insert;
 mod load;
+mod recover;
 mod removal;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
