@@ -2,7 +2,7 @@
 //!
 //! A job is one document, so most of what happens to it is one atomic update: claiming, plain outcomes, recovery,
 //! heartbeats and locks need no transaction. What touches several documents (keys that last, edges, batches, permits)
-//! is a [`unit`] of work: read, decide in plain Rust, write what changed, in one transaction that is run again as a
+//! is a `unit` of work: read, decide in plain Rust, write what changed, in one transaction that is run again as a
 //! whole if another one was faster. `docs/stores/mongodb.md` tells the whole story.
 //!
 //! ```no_run
