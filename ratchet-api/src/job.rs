@@ -456,6 +456,33 @@ pub struct JobClaim {
 }
 
 impl JobClaim {
+    /// A claim of a job without options; the other fields follow from its row.
+    pub fn new(
+        id: JobId,
+        fence: Fence,
+        queue: QueueName,
+        scheduled_time: Timestamp,
+        picked_at: Timestamp,
+    ) -> Self {
+        Self {
+            id,
+            fence,
+            queue,
+            job_type: JobType::default(),
+            priority: JobPriority::default(),
+            scheduled_time,
+            picked_at,
+            attempts: 0,
+            crash_count: 0,
+            max_retries: 0,
+            timeout: None,
+            business_key: None,
+            edge_count: 0,
+            cancel_requested: false,
+            expired: false,
+        }
+    }
+
     /// The claim that a running job's row describes.
     pub fn of(job: &Job, now: Timestamp) -> Self {
         Self {

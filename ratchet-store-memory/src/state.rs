@@ -240,7 +240,8 @@ impl State {
         if decided == EdgeState::Satisfied {
             row.lower_blocked(now, led_to);
         }
-        let hopeless = row.job.open_parents < row.job.blocked_by;
+        // Once: it may be waiting to be cancelled already, for the sake of another parent.
+        let hopeless = row.job.open_parents < row.job.blocked_by && !row.refused;
         hopeless.then(|| {
             row.refused = true;
             led_to.canceled.push(child);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ratchet_api::store::{CancelVerdict, Loaded, Permit, PermitRequest, Target};
 use ratchet_api::{
-    Beat, Condition, Due, Edge, Effect, Inserted, JobId, JobStatus, Needs, ResourceLimit, ResourceName,
-    Submission, Verdict,
+    BatchId, Beat, Condition, Due, Edge, Effect, Inserted, JobId, JobStatus, Needs, NewBatch, ResourceLimit,
+    ResourceName, Submission, Verdict,
 };
 
 use super::commit::{business_key, dead, keyed, ran, recorded, succeeded};
@@ -25,6 +25,7 @@ cases! { "cancel";
     every_target_gets_its_own_answer: ["cancel.once", "cancel.waiting"] [];
     a_cancel_reaches_every_depth_nearest_first: ["cancel.cascade"] [36];
     a_cancel_reaches_every_branch_nearest_first: ["cancel.cascade"] [36];
+    a_join_behind_several_canceled_branches_is_canceled_once: ["cancel.cascade", "cancel.batch", "commit.refuse"] [36];
     a_cancel_spares_what_can_still_get_what_it_needs: ["cancel.cascade"] [];
     canceling_a_running_job_cancels_its_dependents_at_once: ["cancel.cascade", "commit.cancel_wins"] [36 81];
     a_running_dependent_is_left_alone: ["cancel.cascade"] [];
@@ -190,6 +191,42 @@ pub async fn a_cancel_reaches_every_branch_nearest_first(fx: Fixture) {
         }
         assert_eq!(rest, []);
     }
+}
+
+pub async fn a_join_behind_several_canceled_branches_is_canceled_once(fx: Fixture) {
+    let node = fx.node("a").await;
+    for fails in [false, true] {
+        let batch = open_batch(&node).await;
+        let join = job_with(|new| new.spec.batch = Some(batch));
+        let jobs = [job(), job(), job(), join];
+        let ids: [JobId; 4] = std::array::from_fn(|at| jobs[at].spec.id);
+        let edges = [(0, 1), (0, 2), (1, 3), (2, 3)];
+        let edges = edges.map(|(from, to)| Edge::new(ids[from], ids[to], Condition::Success));
+        store(&node, jobs, edges.to_vec()).await;
+        let before = node.job(ids[3]).await;
+        let canceled = if fails {
+            let claim = node.take(ids[0]).await;
+            finish(&node, &claim, dead("boom"), vec![]).await.canceled
+        } else {
+            match cancel(&node, ids[0]).await {
+                CancelVerdict::Canceled { dependents } => dependents,
+                other => panic!("a waiting job is canceled, not {other:?}"),
+            }
+        };
+        assert_eq!(set(&canceled), set(&ids[1..]));
+        assert_eq!(canceled.len(), 3, "each is listed once");
+        assert_eq!(node.job(ids[3]).await.fence, before.fence.next());
+        let counted = node.store.find_batches(&[batch]).await.expect("find_batches answers");
+        assert_eq!(counted[0].as_ref().map(|batch| batch.progress.failed), Some(1));
+    }
+}
+
+async fn open_batch(node: &Peer) -> BatchId {
+    let mut submission = Submission::single(job());
+    submission.batch = Some(NewBatch { closed: false });
+    let id = submission.id().expect("it has a head");
+    assert_eq!(node.submit(submission).await, Inserted::New);
+    BatchId::of(id)
 }
 
 pub async fn a_cancel_spares_what_can_still_get_what_it_needs(fx: Fixture) {
