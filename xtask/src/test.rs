@@ -21,6 +21,8 @@ pub(crate) const STORES: [(&str, &[Name]); 5] = [
     ("mysql", &[Name::Mysql, Name::Mariadb]),
     ("sqlite", &[]),
 ];
+/// What the SQL stores share, with the servers that its own tests need.
+const SHARED_SQL: (&str, &[Name]) = ("core", &[Name::Postgres, Name::Mysql, Name::Mariadb]);
 /// The integration test that runs the conformance suite of a store.
 const SUITE: &str = "tck";
 
@@ -59,8 +61,14 @@ fn members(workspace: &Path) -> Result<Vec<String>> {
 }
 
 fn servers_for(packages: &[String]) -> Vec<Name> {
-    let stores = STORES.iter().filter(|(store, _)| packages.contains(&crate_of(store)));
-    stores.flat_map(|(_, servers)| servers.iter().copied()).collect()
+    let users = STORES.iter().chain([&SHARED_SQL]).filter(|(store, _)| packages.contains(&crate_of(store)));
+    let mut needed = Vec::new();
+    for server in users.flat_map(|(_, servers)| *servers) {
+        if !needed.contains(server) {
+            needed.push(*server);
+        }
+    }
+    needed
 }
 
 pub(crate) fn crate_of(store: &str) -> String {
@@ -382,6 +390,13 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         assert_eq!(servers_for(&packages(&["ratchet-api", "ratchet-store-memory"])), []);
         assert_eq!(servers_for(&packages(&["ratchet-store-mongodb"])), [Name::Mongodb]);
         assert_eq!(servers_for(&packages(&["ratchet-store-mysql"])), [Name::Mysql, Name::Mariadb]);
+    }
+
+    #[test]
+    fn what_the_sql_stores_share_needs_every_sql_server_and_none_twice() {
+        let every = [Name::Postgres, Name::Mysql, Name::Mariadb];
+        assert_eq!(servers_for(&packages(&["ratchet-store-core"])), every);
+        assert_eq!(servers_for(&packages(&["ratchet-store-core", "ratchet-store-postgres"])), every);
     }
 
     #[test]

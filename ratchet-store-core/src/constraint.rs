@@ -1,0 +1,274 @@
+//! What a database error means, told by its code. Texts differ between versions and languages; codes do not.
+
+use std::borrow::Cow;
+
+use sqlx::error::DatabaseError;
+
+use crate::Dialect;
+
+/// Tells the errors apart that a store answers in a special way.
+pub trait ConstraintDetector {
+    /// A row with this key is there already.
+    fn is_unique_violation(&self, error: &sqlx::Error) -> bool;
+
+    /// The row that this one refers to is not there, or one that still refers to it is.
+    fn is_foreign_key_violation(&self, error: &sqlx::Error) -> bool;
+
+    /// Passing trouble: trying again may help. If the connection broke during a commit, all of it may have happened.
+    fn is_transient(&self, error: &sqlx::Error) -> bool;
+
+    /// The server gave up this transaction for the sake of others, or did not get a lock in time: once it is rolled
+    /// back, nothing of it happened. Every lost race is [transient](Self::is_transient) too.
+    fn is_lost_race(&self, error: &sqlx::Error) -> bool;
+}
+
+impl ConstraintDetector for Dialect {
+    fn is_unique_violation(&self, error: &sqlx::Error) -> bool {
+        self.meaning(error) == Some(Meaning::Unique)
+    }
+
+    fn is_foreign_key_violation(&self, error: &sqlx::Error) -> bool {
+        self.meaning(error) == Some(Meaning::ForeignKey)
+    }
+
+    fn is_transient(&self, error: &sqlx::Error) -> bool {
+        use sqlx::Error::{Io, PoolTimedOut, Protocol, Tls, WorkerCrashed};
+        match error {
+            Io(_) | Tls(_) | Protocol(_) | PoolTimedOut | WorkerCrashed => true,
+            _ => matches!(self.meaning(error), Some(Meaning::LostRace | Meaning::Passing)),
+        }
+    }
+
+    fn is_lost_race(&self, error: &sqlx::Error) -> bool {
+        self.meaning(error) == Some(Meaning::LostRace)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    Unique,
+    ForeignKey,
+    LostRace,
+    /// The server or the way to it is in trouble.
+    Passing,
+}
+
+impl Dialect {
+    fn meaning(self, error: &sqlx::Error) -> Option<Meaning> {
+        let code = self.code(error.as_database_error()?)?;
+        match self {
+            Self::Postgres => postgres(&code),
+            Self::MySql => mysql(code.parse().ok()?),
+            Self::Sqlite => sqlite(code.parse().ok()?),
+        }
+    }
+
+    /// PostgreSQL's SQLSTATE, SQLite's extended code, MySQL's number: its SQLSTATE is 23000 for every constraint.
+    fn code(self, error: &dyn DatabaseError) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Postgres | Self::Sqlite => error.code(),
+            Self::MySql => mysql_number(error).map(|number| number.to_string().into()),
+        }
+    }
+}
+
+/// The number of an error of MySQL.
+#[cfg(feature = "mysql")]
+pub(crate) fn mysql_number(error: &dyn DatabaseError) -> Option<u16> {
+    error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>().map(sqlx::mysql::MySqlDatabaseError::number)
+}
+
+/// Without its driver there are no errors of MySQL.
+#[cfg(not(feature = "mysql"))]
+fn mysql_number(_: &dyn DatabaseError) -> Option<u16> {
+    None
+}
+
+fn postgres(sqlstate: &str) -> Option<Meaning> {
+    match sqlstate {
+        "23505" => Some(Meaning::Unique),
+        "23503" => Some(Meaning::ForeignKey),
+        // Serialization failure, deadlock, lock not available.
+        "40001" | "40P01" | "55P03" => Some(Meaning::LostRace),
+        // Shutdown, crash, starting up; too many connections. A cancelled statement (57014) was cancelled on purpose.
+        "57P01" | "57P02" | "57P03" | "57P05" | "53300" => Some(Meaning::Passing),
+        code if code.starts_with("08") => Some(Meaning::Passing),
+        _ => None,
+    }
+}
+
+fn mysql(number: u16) -> Option<Meaning> {
+    match number {
+        // Duplicate entry, and the same with the name of the key.
+        1062 | 1586 => Some(Meaning::Unique),
+        // Parent and child, each also in the form that says nothing to a user without rights on the other table.
+        1216 | 1217 | 1451 | 1452 => Some(Meaning::ForeignKey),
+        // MariaDB's snapshot conflict, lock wait timeout, deadlock, NOWAIT.
+        1020 | 1205 | 1213 | 3572 => Some(Meaning::LostRace),
+        // Too many connections, shutdown, network trouble (4), connection killed (MariaDB), idle for too long.
+        1040 | 1053 | 1158..=1161 | 1927 | 4031 => Some(Meaning::Passing),
+        _ => None,
+    }
+}
+
+fn sqlite(extended: u32) -> Option<Meaning> {
+    /// The low byte of an extended code is the primary one.
+    const PRIMARY: u32 = 0xff;
+    match extended {
+        // Unique index, primary key, row id.
+        2067 | 1555 | 2579 => Some(Meaning::Unique),
+        787 => Some(Meaning::ForeignKey),
+        // Busy and locked in all their forms, such as 517, busy because of an old snapshot.
+        code if matches!(code & PRIMARY, 5 | 6) => Some(Meaning::LostRace),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as StdError;
+    use std::fmt;
+
+    use sqlx::error::ErrorKind;
+
+    use super::*;
+
+    /// What a driver would report. The texts say something else on purpose.
+    #[derive(Debug)]
+    struct Fake(&'static str);
+
+    impl fmt::Display for Fake {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("duplicate entry, deadlock, foreign key")
+        }
+    }
+
+    impl StdError for Fake {}
+
+    impl DatabaseError for Fake {
+        fn message(&self) -> &str {
+            "duplicate entry, deadlock, foreign key"
+        }
+
+        fn code(&self) -> Option<Cow<'_, str>> {
+            Some(self.0.into())
+        }
+
+        fn as_error(&self) -> &(dyn StdError + Send + Sync + 'static) {
+            self
+        }
+
+        fn as_error_mut(&mut self) -> &mut (dyn StdError + Send + Sync + 'static) {
+            self
+        }
+
+        fn into_error(self: Box<Self>) -> Box<dyn StdError + Send + Sync + 'static> {
+            self
+        }
+
+        fn kind(&self) -> ErrorKind {
+            ErrorKind::UniqueViolation
+        }
+    }
+
+    fn error(code: &'static str) -> sqlx::Error {
+        sqlx::Error::Database(Box::new(Fake(code)))
+    }
+
+    // shows: S173
+    #[test]
+    fn postgresql_is_read_by_its_sqlstate() {
+        use Meaning::{ForeignKey, LostRace, Passing, Unique};
+        for (code, meaning) in [
+            ("23505", Some(Unique)),
+            ("23503", Some(ForeignKey)),
+            ("40001", Some(LostRace)),
+            ("40P01", Some(LostRace)),
+            ("55P03", Some(LostRace)),
+            ("57P01", Some(Passing)),
+            ("57P02", Some(Passing)),
+            ("57P03", Some(Passing)),
+            ("08006", Some(Passing)),
+            ("08P01", Some(Passing)),
+            ("53300", Some(Passing)),
+            ("57014", None),
+            ("23502", None),
+            ("42P01", None),
+            ("", None),
+        ] {
+            assert_eq!(Dialect::Postgres.meaning(&error(code)), meaning, "{code}");
+        }
+    }
+
+    // shows: S173
+    #[test]
+    fn sqlite_is_read_by_its_extended_code() {
+        use Meaning::{ForeignKey, LostRace, Unique};
+        for (code, meaning) in [
+            ("2067", Some(Unique)),
+            ("1555", Some(Unique)),
+            ("2579", Some(Unique)),
+            ("787", Some(ForeignKey)),
+            ("5", Some(LostRace)),
+            ("6", Some(LostRace)),
+            ("261", Some(LostRace)),
+            ("517", Some(LostRace)),
+            ("262", Some(LostRace)),
+            ("19", None),
+            ("1299", None),
+            ("1", None),
+            ("x", None),
+        ] {
+            assert_eq!(Dialect::Sqlite.meaning(&error(code)), meaning, "{code}");
+        }
+    }
+
+    // shows: S173
+    #[test]
+    fn mysql_is_read_by_its_error_number() {
+        use Meaning::{ForeignKey, LostRace, Passing, Unique};
+        for (number, meaning) in [
+            (1062, Some(Unique)),
+            (1586, Some(Unique)),
+            (1451, Some(ForeignKey)),
+            (1452, Some(ForeignKey)),
+            (1213, Some(LostRace)),
+            (1205, Some(LostRace)),
+            (1020, Some(LostRace)),
+            (3572, Some(LostRace)),
+            (1053, Some(Passing)),
+            (1146, None),
+            (1048, None),
+        ] {
+            assert_eq!(mysql(number), meaning, "{number}");
+        }
+        // The SQLSTATE that all constraints share, and an error of another driver, say nothing.
+        assert_eq!(Dialect::MySql.meaning(&error("23000")), None);
+        assert_eq!(Dialect::MySql.meaning(&error("1062")), None);
+    }
+
+    #[test]
+    fn the_questions_are_answered_from_the_meaning() {
+        let of = |code| {
+            let (dialect, error) = (Dialect::Postgres, error(code));
+            let constraints = [dialect.is_unique_violation(&error), dialect.is_foreign_key_violation(&error)];
+            (constraints, dialect.is_transient(&error), dialect.is_lost_race(&error))
+        };
+        assert_eq!(of("23505"), ([true, false], false, false));
+        assert_eq!(of("23503"), ([false, true], false, false));
+        assert_eq!(of("40P01"), ([false, false], true, true));
+        assert_eq!(of("57P01"), ([false, false], true, false));
+        assert_eq!(of("42601"), ([false, false], false, false));
+    }
+
+    #[test]
+    fn a_lost_connection_is_transient_but_no_lost_race() {
+        for dialect in [Dialect::Postgres, Dialect::MySql, Dialect::Sqlite] {
+            let broken = || sqlx::Error::Io(std::io::ErrorKind::BrokenPipe.into());
+            assert!(dialect.is_transient(&broken()));
+            assert!(!dialect.is_lost_race(&broken()));
+            assert!(!dialect.is_unique_violation(&broken()));
+            assert!(!dialect.is_transient(&sqlx::Error::RowNotFound));
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! How the databases' languages differ where text is concerned.
+
+/// A language of SQL. MariaDB speaks MySQL's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// PostgreSQL.
+    Postgres,
+    /// MySQL and MariaDB.
+    MySql,
+    /// SQLite.
+    Sqlite,
+}
+
+impl Dialect {
+    /// What stands around a name, so that it is taken letter by letter and never for a keyword.
+    pub(crate) const fn name_quote(self) -> char {
+        match self {
+            Self::Postgres | Self::Sqlite => '"',
+            Self::MySql => '`',
+        }
+    }
+
+    /// What stands before the number of a parameter; MySQL knows no numbers.
+    pub(crate) const fn number_mark(self) -> Option<char> {
+        match self {
+            Self::Postgres => Some('$'),
+            Self::Sqlite => Some('?'),
+            Self::MySql => None,
+        }
+    }
+}

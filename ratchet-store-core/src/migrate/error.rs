@@ -1,0 +1,231 @@
+//! Why a schema was not migrated, and what to do about it. `docs/migrations.md` has the long form.
+
+use std::time::Duration;
+
+use ratchet_api::{StoreError, StoreErrorKind};
+
+use super::Version;
+use crate::TextError;
+
+/// Why a schema was not migrated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MigrateError {
+    /// The database is in a state that the migrator does not touch.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// Someone else migrates the same namespace.
+    #[error(
+        "another migration held the lock for {} s; wait for it to end and run this one again, or allow a longer wait",
+        waited.as_secs_f64()
+    )]
+    Locked {
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// A table was in use all the time.
+    #[error(
+        "script {version} could not lock a table in {tries} tries; end the long transaction that uses it and run the \
+         migration again"
+    )]
+    Blocked {
+        /// The script.
+        version: Version,
+        /// How often it was tried.
+        tries: u32,
+        /// What the server said last.
+        source: sqlx::Error,
+    },
+    /// The server refused a script.
+    #[error("script {version} failed{}; what it did is {}", at(*.statement), fate(*.statement))]
+    Failed {
+        /// The script.
+        version: Version,
+        /// The statement, counted from 1, on servers that cannot undo a whole script.
+        statement: Option<usize>,
+        /// What the server said.
+        source: sqlx::Error,
+    },
+    /// The text of a script cannot be used in this namespace.
+    #[error("script {version} cannot be used")]
+    Text {
+        /// The script.
+        version: Version,
+        /// What is wrong with it.
+        source: TextError,
+    },
+    /// The server is none of those that the scripts are written for.
+    #[error("`{found}` is not supported; use PostgreSQL, MySQL, MariaDB or SQLite")]
+    Product {
+        /// What the server calls itself.
+        found: String,
+    },
+    /// The server cannot be reached.
+    #[error("the database cannot be reached; check the URL and the server")]
+    Connect(#[source] sqlx::Error),
+    /// The server failed outside of a script.
+    #[error("cannot {doing}")]
+    Database {
+        /// What was tried.
+        doing: &'static str,
+        /// What the server said.
+        source: sqlx::Error,
+    },
+}
+
+fn at(statement: Option<usize>) -> String {
+    statement.map(|number| format!(" in statement {number}")).unwrap_or_default()
+}
+
+const fn fate(statement: Option<usize>) -> &'static str {
+    match statement {
+        Some(_) => "recorded, and the next run goes on at that statement",
+        None => "undone",
+    }
+}
+
+impl MigrateError {
+    pub(crate) const fn database(doing: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
+        move |source| Self::Database { doing, source }
+    }
+}
+
+/// A state of the database that no run of the migrator leads to. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// There are tables, but nothing tells which version they have.
+    #[error(
+        "the tables {} exist, but no version is recorded; if they were installed by hand, record their version with \
+         `adopt`, otherwise choose another namespace", tables.join(", ")
+    )]
+    Untracked {
+        /// The tables that the scripts would have made.
+        tables: Vec<String>,
+    },
+    /// A newer program was here.
+    #[error("the database has version {version}, this program knows {} at most; use the newer program", known(*.newest))]
+    Newer {
+        /// The version in the database.
+        version: String,
+        /// The newest one that this program has a script for.
+        newest: Option<Version>,
+    },
+    /// A recorded version has no script.
+    #[error(
+        "the database has version {version}, for which this program has no script; use the program that made it"
+    )]
+    Unknown {
+        /// The version in the database.
+        version: String,
+    },
+    /// A script was changed after it was applied.
+    #[error(
+        "script {version} was changed after it was applied (recorded {recorded}, now {now}); restore its text, and put \
+         the change into a new script"
+    )]
+    Changed {
+        /// The script.
+        version: Version,
+        /// The checksum in the database.
+        recorded: String,
+        /// The checksum of the script.
+        now: String,
+    },
+    /// A version is recorded without the checksum that would tell what was applied.
+    #[error(
+        "version {version} is recorded without a checksum; check what was applied, then set the checksum of its row to \
+         {expected}"
+    )]
+    NoChecksum {
+        /// The script.
+        version: Version,
+        /// What it would be for the script that this program has.
+        expected: String,
+    },
+    /// A script appeared before one that was applied already.
+    #[error("script {version} is new, but {newest} is applied already; give it a number above {newest}")]
+    OutOfOrder {
+        /// The script.
+        version: Version,
+        /// The newest applied one.
+        newest: Version,
+    },
+    /// A script that was applied in part was changed in the part that was applied.
+    #[error(
+        "the first {statements} statements of script {version} are applied, and were changed since; restore their text \
+         and run the migration again"
+    )]
+    ChangedMidway {
+        /// The script.
+        version: Version,
+        /// How many statements are applied.
+        statements: usize,
+    },
+    /// Adopting is for tables that no version is recorded for.
+    #[error("version {version} is recorded already; there is nothing to adopt")]
+    Tracked {
+        /// A recorded version.
+        version: String,
+    },
+}
+
+fn known(newest: Option<Version>) -> String {
+    newest.map_or_else(|| "none".to_owned(), |version| version.to_string())
+}
+
+impl From<MigrateError> for StoreError {
+    fn from(error: MigrateError) -> Self {
+        let kind = match &error {
+            MigrateError::Refused(_) => StoreErrorKind::NotMigrated,
+            MigrateError::Locked { .. } | MigrateError::Blocked { .. } => StoreErrorKind::Transient,
+            MigrateError::Connect(_) => StoreErrorKind::Unavailable,
+            _ => StoreErrorKind::Other,
+        };
+        Self::new(kind, "migrate", error.to_string()).with_source(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_says_what_to_do() {
+        let version = Version(2);
+        for (refusal, advice) in [
+            (Refusal::Untracked { tables: vec!["a".into(), "b".into()] }, "a, b exist"),
+            (Refusal::Newer { version: "007".into(), newest: Some(version) }, "use the newer program"),
+            (Refusal::Unknown { version: "x".into() }, "use the program that made it"),
+            (Refusal::Changed { version, recorded: "a".into(), now: "b".into() }, "restore its text"),
+            (Refusal::NoChecksum { version, expected: "abc".into() }, "set the checksum of its row to abc"),
+            (Refusal::OutOfOrder { version, newest: Version(3) }, "a number above 003"),
+            (Refusal::ChangedMidway { version, statements: 4 }, "restore their text"),
+            (Refusal::Tracked { version: "001".into() }, "nothing to adopt"),
+        ] {
+            assert!(refusal.to_string().contains(advice), "{refusal}");
+            let error = StoreError::from(MigrateError::from(refusal));
+            assert_eq!(error.kind(), StoreErrorKind::NotMigrated);
+        }
+    }
+
+    #[test]
+    fn a_failed_script_says_what_became_of_it() {
+        let failed = |statement| {
+            MigrateError::Failed { version: Version(2), statement, source: sqlx::Error::RowNotFound }
+                .to_string()
+        };
+        assert_eq!(failed(None), "script 002 failed; what it did is undone");
+        assert_eq!(
+            failed(Some(3)),
+            "script 002 failed in statement 3; what it did is recorded, and the next run goes on at that statement"
+        );
+    }
+
+    #[test]
+    fn waiting_for_others_is_passing_trouble() {
+        let locked = MigrateError::Locked { waited: Duration::from_millis(1500) };
+        assert!(locked.to_string().starts_with("another migration held the lock for 1.5 s;"));
+        assert!(StoreError::from(locked).is_transient());
+    }
+}

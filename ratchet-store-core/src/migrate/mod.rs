@@ -1,0 +1,296 @@
+//! Brings the tables of a namespace to the version that a program needs.
+//!
+//! A [`SchemaMigrator`] applies [`Scripts`] in order and records each in `ratchet_schema_version` with a checksum of its
+//! text. Any number of nodes may do so at once: an advisory lock lets one through, and the others then find nothing left
+//! to do. It may be killed at any moment; the next run goes on, and no flag stays behind that someone must clear,
+//! because the server drops the lock with the connection.
+//!
+//! | | PostgreSQL | SQLite | MySQL, MariaDB |
+//! |---|---|---|---|
+//! | lock | `pg_advisory_xact_lock` | `BEGIN IMMEDIATE` | `GET_LOCK` |
+//! | a script is | one transaction | one transaction | its statements, see below |
+//! | after a kill or an error | as before the script | as before the script | goes on at the open statement |
+//!
+//! On MySQL every change of a table commits by itself, so a script cannot be undone. The migrator therefore notes in
+//! `ratchet_schema_progress` which statement comes next before it sends it. Statements that change rows are committed
+//! together with that note. If it is killed while a change of a table is under way, the next run sends that one
+//! statement again and takes "exists already" and "is gone already" for an answer. The table of notes goes away with
+//! the last script.
+//!
+//! It touches only what it knows; every [`Refusal`] says what to do. `docs/migrations.md` is the guide.
+
+mod by_hand;
+mod error;
+mod history;
+#[cfg(feature = "mysql")]
+mod mysql;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod product;
+mod script;
+mod session;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod status;
+mod versions;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+pub use error::{MigrateError, Refusal};
+pub use script::{InvalidVersion, Script, ScriptError, Scripts, Version};
+pub use status::{Entry, State, Status};
+
+use self::history::Survey;
+use self::session::{Database, Limits, Session, Trouble};
+use crate::transient::jittered;
+use crate::{ConstraintDetector as _, Namespace, params};
+
+/// Applies the scripts of a store to a database.
+///
+/// ```no_run
+/// # #[cfg(feature = "sqlite")] {
+/// use ratchet_store_core::{Namespace, SchemaMigrator};
+/// use ratchet_store_core::migrate::Scripts;
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let scripts = Scripts::new(&[("V001__baseline.sql", "CREATE TABLE ratchet.scheduler_job (job_id BLOB PRIMARY KEY);")])?;
+/// let file = sqlx::sqlite::SqliteConnectOptions::new().filename("jobs.db").create_if_missing(true);
+/// let migrator = SchemaMigrator::sqlite(file, Namespace::bare(), scripts);
+/// migrator.migrate(|progress| println!("{progress}")).await?;
+/// assert!(migrator.status().await?.is_current());
+/// # Ok(()) } }
+/// ```
+#[derive(Clone)]
+pub struct SchemaMigrator {
+    database: Database,
+    namespace: Namespace,
+    scripts: Scripts,
+    limits: Limits,
+}
+
+/// How far a migration is.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Progress<'s> {
+    /// A script begins, or goes on where it stopped.
+    Applying(&'s Script),
+    /// It is applied and recorded.
+    Applied(&'s Script),
+    /// A table that it needs is in use; it will be tried again.
+    Waiting {
+        /// The script.
+        script: &'s Script,
+        /// How often it was tried.
+        tries: u32,
+    },
+}
+
+impl fmt::Display for Progress<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, script) = match self {
+            Self::Applying(script) => ("applying", script),
+            Self::Applied(script) => ("applied", script),
+            Self::Waiting { script, .. } => ("waiting for a table for", script),
+        };
+        write!(f, "{what} {} {}", script.version, script.description)
+    }
+}
+
+impl SchemaMigrator {
+    const FIRST_PAUSE: Duration = Duration::from_millis(500);
+    const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+    /// For PostgreSQL.
+    #[cfg(feature = "postgres")]
+    pub fn postgres(
+        server: sqlx::postgres::PgConnectOptions,
+        namespace: Namespace,
+        scripts: Scripts,
+    ) -> Self {
+        Self::new(Database::Postgres(Box::new(server)), namespace, scripts)
+    }
+
+    /// For MySQL and MariaDB.
+    #[cfg(feature = "mysql")]
+    pub fn mysql(server: sqlx::mysql::MySqlConnectOptions, namespace: Namespace, scripts: Scripts) -> Self {
+        Self::new(Database::MySql(Box::new(server)), namespace, scripts)
+    }
+
+    /// For a file of SQLite.
+    #[cfg(feature = "sqlite")]
+    pub fn sqlite(file: sqlx::sqlite::SqliteConnectOptions, namespace: Namespace, scripts: Scripts) -> Self {
+        Self::new(Database::Sqlite(Box::new(file)), namespace, scripts)
+    }
+
+    fn new(database: Database, namespace: Namespace, scripts: Scripts) -> Self {
+        Self { database, namespace, scripts, limits: Limits::default() }
+    }
+
+    /// How long to wait while someone else migrates. 30 s unless set; whole seconds on MySQL.
+    #[must_use]
+    pub const fn lock_wait(mut self, wait: Duration) -> Self {
+        self.limits.lock_wait = wait;
+        self
+    }
+
+    /// How long a script may wait for a table that is in use. 3 s unless set; whole seconds on MySQL.
+    ///
+    /// Everybody who wants that table waits behind it meanwhile, so the script gives way and tries again.
+    #[must_use]
+    pub const fn table_wait(mut self, wait: Duration) -> Self {
+        self.limits.table_wait = wait;
+        self
+    }
+
+    /// How often a script is tried that finds a table in use. 10 times unless set.
+    #[must_use]
+    pub const fn tries(mut self, tries: u32) -> Self {
+        self.limits.tries = tries;
+        self
+    }
+
+    /// What is applied, what is pending, and whether [`migrate`](Self::migrate) would refuse. Changes nothing.
+    ///
+    /// # Errors
+    /// If the database cannot be read. A state that would be refused is in the answer.
+    pub async fn status(&self) -> Result<Status, MigrateError> {
+        let mut session = self.database.open(&self.namespace, self.limits).await?;
+        let survey = session.survey().await.map_err(MigrateError::database("read the schema's version"))?;
+        session.close().await;
+        let pending = self.pending(&survey)?;
+        Ok(Status::new(&self.scripts, &survey, pending.err()))
+    }
+
+    /// Applies what is pending, in order, and answers which versions this run applied.
+    ///
+    /// # Errors
+    /// The scripts before a failed one stay applied; run it again when the trouble is mended.
+    ///
+    /// # Cancellation safety
+    /// Dropping the future is like killing the process: the next run goes on.
+    pub async fn migrate(
+        &self,
+        mut on_progress: impl FnMut(Progress<'_>) + Send,
+    ) -> Result<Vec<Version>, MigrateError> {
+        let mut session = self.database.open(&self.namespace, self.limits).await?;
+        let mut applied = Vec::new();
+        while let Some(script) = self.step(session.as_mut(), &mut on_progress).await? {
+            on_progress(Progress::Applied(script));
+            applied.push(script.version);
+        }
+        session.close().await;
+        Ok(applied)
+    }
+
+    /// Records that the scripts up to a version are applied, without running them: for tables that were installed by
+    /// hand and have no version yet. What the tables look like is not checked.
+    ///
+    /// # Errors
+    /// [`Refusal::Tracked`] if any version is recorded, [`Refusal::Unknown`] if there is no such script.
+    pub async fn adopt(&self, through: Version) -> Result<(), MigrateError> {
+        if self.scripts.get(through).is_none() {
+            return Err(Refusal::Unknown { version: through.to_string() }.into());
+        }
+        let mut session = self.database.open(&self.namespace, self.limits).await?;
+        self.lock(session.as_mut()).await?;
+        let survey = session.survey().await.map_err(MigrateError::database("read the schema's version"))?;
+        let tracked = survey.recorded.first().map(|row| &row.version);
+        if let Some(version) = tracked.or_else(|| survey.midway.as_ref().map(|midway| &midway.version)) {
+            return Err(Refusal::Tracked { version: version.clone() }.into());
+        }
+        let recording = MigrateError::database("record the schema's version");
+        let recorded = async {
+            session.prepare(&survey).await?;
+            for script in self.scripts.iter().filter(|script| script.version <= through) {
+                session.record(script).await?;
+            }
+            session.commit().await
+        };
+        recorded.await.map_err(recording)?;
+        session.close().await;
+        Ok(())
+    }
+
+    /// Applies the next script, waiting for tables in use. Nothing if no script is pending.
+    async fn step(
+        &self,
+        session: &mut dyn Session,
+        on_progress: &mut (impl FnMut(Progress<'_>) + Send),
+    ) -> Result<Option<&Script>, MigrateError> {
+        for tries in 1.. {
+            self.lock(session).await?;
+            let (script, source) = match self.apply_next(session, on_progress).await? {
+                Attempt::Done(script) => return Ok(script),
+                Attempt::InTheWay(script, source) => (script, source),
+            };
+            if tries >= self.limits.tries {
+                return Err(MigrateError::Blocked { version: script.version, tries, source });
+            }
+            on_progress(Progress::Waiting { script, tries });
+            tokio::time::sleep(jittered(Self::FIRST_PAUSE, Self::LONGEST_PAUSE, tries, rand::random())).await;
+        }
+        unreachable!("the loop ends by returning")
+    }
+
+    async fn lock(&self, session: &mut dyn Session) -> Result<(), MigrateError> {
+        let locked = session.lock().await.map_err(MigrateError::database("take the migration lock"))?;
+        if locked { Ok(()) } else { Err(MigrateError::Locked { waited: self.limits.lock_wait }) }
+    }
+
+    async fn apply_next(
+        &self,
+        session: &mut dyn Session,
+        on_progress: &mut (impl FnMut(Progress<'_>) + Send),
+    ) -> Result<Attempt<'_>, MigrateError> {
+        let survey = session.survey().await.map_err(MigrateError::database("read the schema's version"))?;
+        let next = self.pending(&survey)??.into_iter().next();
+        let Some(script) = next else {
+            session.tidy(&survey).await.map_err(MigrateError::database("end the migration"))?;
+            return Ok(Attempt::Done(None));
+        };
+        on_progress(Progress::Applying(script));
+        let version = script.version;
+        let Err(trouble) = apply(session, script, &survey).await else {
+            return Ok(Attempt::Done(Some(script)));
+        };
+        // If even this fails, the connection is gone, and everything with it.
+        let _ = session.abandon().await;
+        match trouble {
+            Trouble::Text(source) => Err(MigrateError::Text { version, source }),
+            Trouble::Refused(refusal) => Err(refusal.into()),
+            Trouble::Server { source, .. } if self.database.dialect().is_lost_race(&source) => {
+                Ok(Attempt::InTheWay(script, source))
+            }
+            Trouble::Server { statement, source } => Err(MigrateError::Failed { version, statement, source }),
+        }
+    }
+
+    /// What is pending, or why the database is refused.
+    fn pending(&self, survey: &Survey) -> Result<Result<Vec<&Script>, Refusal>, MigrateError> {
+        let mut made = BTreeSet::new();
+        for script in self.scripts.iter() {
+            let names = params::names(script.sql, self.database.dialect());
+            let names = names.map_err(|source| MigrateError::Text { version: script.version, source })?;
+            made.extend(names.into_iter().map(|name| self.namespace.table(name)));
+        }
+        made.remove(&self.namespace.table(versions::NAME));
+        Ok(history::pending(&self.scripts, &made, survey))
+    }
+}
+
+/// How a script went.
+enum Attempt<'s> {
+    Done(Option<&'s Script>),
+    /// Someone used a table that it needs.
+    InTheWay(&'s Script, sqlx::Error),
+}
+
+async fn apply(session: &mut dyn Session, script: &Script, survey: &Survey) -> Result<(), Trouble> {
+    session.prepare(survey).await?;
+    session.run(script, survey).await?;
+    session.record(script).await?;
+    session.commit().await?;
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! The migrator and the error codes against real servers: every case on every product that it is for.
+//!
+//! A process that finds the variable of `victim` does not test but migrates, to be killed.
+
+#![expect(clippy::unwrap_used, reason = "these are tests, though no harness marks them so")]
+
+mod cases;
+mod errors;
+mod locks;
+mod place;
+mod victim;
+
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+use place::{Place, Product};
+
+/// A behaviour, with the products that it is for.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) products: &'static [Product],
+    pub(crate) run: fn(Place) -> Pin<Box<dyn Future<Output = ()>>>,
+}
+
+/// Lists cases: `products => name, name;`
+macro_rules! list {
+    ($($products:expr => $($name:ident),+;)+) => {
+        pub(crate) const CASES: &[$crate::Case] = &[$($(
+            $crate::Case { name: stringify!($name), products: $products, run: |place| Box::pin($name(place)) },
+        )+)+];
+    };
+}
+pub(crate) use list;
+
+fn main() -> ExitCode {
+    if let Some(victim) = victim::Victim::from_env() {
+        victim.migrate();
+    }
+    let areas = [("migrate", cases::CASES), ("locks", locks::CASES), ("errors", errors::CASES)];
+    let mut trials = Vec::new();
+    for (area, cases) in areas {
+        for case in cases {
+            trials.extend(case.products.iter().map(|product| {
+                Trial::test(format!("{area}::{}::{}", product.name(), case.name), || {
+                    run(case, *product);
+                    Ok(())
+                })
+            }));
+        }
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// Runs a case in a place of its own, which is cleared away whatever happens.
+fn run(case: &Case, product: Product) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let place = Place::new(product);
+    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on((case.run)(place.clone()))));
+    // What a failed case left running must not hold locks while its place is cleared.
+    runtime.shutdown_background();
+    let clearing = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    clearing.block_on(place.clear());
+    if let Err(panic) = outcome {
+        std::panic::resume_unwind(panic);
+    }
+}
