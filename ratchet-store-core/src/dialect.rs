@@ -20,6 +20,14 @@ impl Dialect {
         }
     }
 
+    /// Whether a change of a table is part of a transaction like any other.
+    pub(crate) const fn undoes_scripts(self) -> bool {
+        match self {
+            Self::Postgres | Self::Sqlite => true,
+            Self::MySql => false,
+        }
+    }
+
     /// What stands before the number of a parameter; MySQL knows no numbers.
     pub(crate) const fn number_mark(self) -> Option<char> {
         match self {

@@ -37,13 +37,25 @@ pub enum MigrateError {
         source: sqlx::Error,
     },
     /// The server refused a script.
-    #[error("script {version} failed{}; what it did is {}", at(*.statement), fate(*.statement))]
+    #[error("script {version} failed{}; {}", at(*.statement), fate(*.undone))]
     Failed {
         /// The script.
         version: Version,
-        /// The statement, counted from 1, on servers that cannot undo a whole script.
+        /// The statement, counted from 1, where they are sent one by one.
         statement: Option<usize>,
+        /// Whether the server undid all of the script.
+        undone: bool,
         /// What the server said.
+        source: sqlx::Error,
+    },
+    /// The connection broke in a script.
+    #[error(
+        "the connection was lost in script {version}; run the migration again, and it goes on from what was done"
+    )]
+    Interrupted {
+        /// The script.
+        version: Version,
+        /// What the driver said.
         source: sqlx::Error,
     },
     /// The text of a script cannot be used in this namespace.
@@ -77,10 +89,11 @@ fn at(statement: Option<usize>) -> String {
     statement.map(|number| format!(" in statement {number}")).unwrap_or_default()
 }
 
-const fn fate(statement: Option<usize>) -> &'static str {
-    match statement {
-        Some(_) => "recorded, and the next run goes on at that statement",
-        None => "undone",
+const fn fate(undone: bool) -> &'static str {
+    if undone {
+        "what it did is undone"
+    } else {
+        "what it did before is noted, and the next run goes on from there"
     }
 }
 
@@ -178,7 +191,9 @@ impl From<MigrateError> for StoreError {
     fn from(error: MigrateError) -> Self {
         let kind = match &error {
             MigrateError::Refused(_) => StoreErrorKind::NotMigrated,
-            MigrateError::Locked { .. } | MigrateError::Blocked { .. } => StoreErrorKind::Transient,
+            MigrateError::Locked { .. } | MigrateError::Blocked { .. } | MigrateError::Interrupted { .. } => {
+                StoreErrorKind::Transient
+            }
             MigrateError::Connect(_) => StoreErrorKind::Unavailable,
             _ => StoreErrorKind::Other,
         };
@@ -211,14 +226,14 @@ mod tests {
 
     #[test]
     fn a_failed_script_says_what_became_of_it() {
-        let failed = |statement| {
-            MigrateError::Failed { version: Version(2), statement, source: sqlx::Error::RowNotFound }
-                .to_string()
+        let failed = |statement, undone| {
+            let source = sqlx::Error::RowNotFound;
+            MigrateError::Failed { version: Version(2), statement, undone, source }.to_string()
         };
-        assert_eq!(failed(None), "script 002 failed; what it did is undone");
+        assert_eq!(failed(None, true), "script 002 failed; what it did is undone");
         assert_eq!(
-            failed(Some(3)),
-            "script 002 failed in statement 3; what it did is recorded, and the next run goes on at that statement"
+            failed(Some(3), false),
+            "script 002 failed in statement 3; what it did before is noted, and the next run goes on from there"
         );
     }
 

@@ -157,8 +157,9 @@ impl SchemaMigrator {
     /// If the database cannot be read. A state that would be refused is in the answer.
     pub async fn status(&self) -> Result<Status, MigrateError> {
         let mut session = self.database.open(&self.namespace, self.limits).await?;
-        let survey = session.survey().await.map_err(MigrateError::database("read the schema's version"))?;
-        session.close().await;
+        let survey = survey(session.as_mut()).await;
+        close(session).await;
+        let survey = survey?;
         let pending = self.pending(&survey)?;
         Ok(Status::new(&self.scripts, &survey, pending.err()))
     }
@@ -175,13 +176,9 @@ impl SchemaMigrator {
         mut on_progress: impl FnMut(Progress<'_>) + Send,
     ) -> Result<Vec<Version>, MigrateError> {
         let mut session = self.database.open(&self.namespace, self.limits).await?;
-        let mut applied = Vec::new();
-        while let Some(script) = self.step(session.as_mut(), &mut on_progress).await? {
-            on_progress(Progress::Applied(script));
-            applied.push(script.version);
-        }
-        session.close().await;
-        Ok(applied)
+        let applied = self.apply_all(session.as_mut(), &mut on_progress).await;
+        close(session).await;
+        applied
     }
 
     /// Records that the scripts up to a version are applied, without running them: for tables that were installed by
@@ -194,23 +191,40 @@ impl SchemaMigrator {
             return Err(Refusal::Unknown { version: through.to_string() }.into());
         }
         let mut session = self.database.open(&self.namespace, self.limits).await?;
-        self.lock(session.as_mut()).await?;
-        let survey = session.survey().await.map_err(MigrateError::database("read the schema's version"))?;
-        let tracked = survey.recorded.first().map(|row| &row.version);
-        if let Some(version) = tracked.or_else(|| survey.midway.as_ref().map(|midway| &midway.version)) {
+        let adopted = self.record_through(session.as_mut(), through).await;
+        close(session).await;
+        adopted
+    }
+
+    async fn record_through(&self, session: &mut dyn Session, through: Version) -> Result<(), MigrateError> {
+        self.lock(session).await?;
+        let before = survey(session).await?;
+        let recorded = before.recorded.first().map(|row| &row.version);
+        if let Some(version) = recorded.or_else(|| before.midway.as_ref().map(|midway| &midway.version)) {
             return Err(Refusal::Tracked { version: version.clone() }.into());
         }
-        let recording = MigrateError::database("record the schema's version");
-        let recorded = async {
-            session.prepare(&survey).await?;
+        let recording = async {
+            session.prepare(&before).await?;
             for script in self.scripts.iter().filter(|script| script.version <= through) {
                 session.record(script).await?;
             }
-            session.commit().await
+            let after = session.survey().await?;
+            session.tidy(&after).await
         };
-        recorded.await.map_err(recording)?;
-        session.close().await;
-        Ok(())
+        recording.await.map_err(MigrateError::database("record the schema's version"))
+    }
+
+    async fn apply_all(
+        &self,
+        session: &mut dyn Session,
+        on_progress: &mut (impl FnMut(Progress<'_>) + Send),
+    ) -> Result<Vec<Version>, MigrateError> {
+        let mut applied = Vec::new();
+        while let Some(script) = self.step(session, on_progress).await? {
+            on_progress(Progress::Applied(script));
+            applied.push(script.version);
+        }
+        Ok(applied)
     }
 
     /// Applies the next script, waiting for tables in use. Nothing if no script is pending.
@@ -244,7 +258,7 @@ impl SchemaMigrator {
         session: &mut dyn Session,
         on_progress: &mut (impl FnMut(Progress<'_>) + Send),
     ) -> Result<Attempt<'_>, MigrateError> {
-        let survey = session.survey().await.map_err(MigrateError::database("read the schema's version"))?;
+        let survey = survey(session).await?;
         let next = self.pending(&survey)??.into_iter().next();
         let Some(script) = next else {
             session.tidy(&survey).await.map_err(MigrateError::database("end the migration"))?;
@@ -255,15 +269,21 @@ impl SchemaMigrator {
         let Err(trouble) = apply(session, script, &survey).await else {
             return Ok(Attempt::Done(Some(script)));
         };
-        // If even this fails, the connection is gone, and everything with it.
-        let _ = session.abandon().await;
+        let dialect = self.database.dialect();
         match trouble {
             Trouble::Text(source) => Err(MigrateError::Text { version, source }),
             Trouble::Refused(refusal) => Err(refusal.into()),
-            Trouble::Server { source, .. } if self.database.dialect().is_lost_race(&source) => {
+            Trouble::Server { source, .. } if dialect.is_lost_race(&source) => {
+                session.abandon().await.map_err(MigrateError::database("give way to others"))?;
                 Ok(Attempt::InTheWay(script, source))
             }
-            Trouble::Server { statement, source } => Err(MigrateError::Failed { version, statement, source }),
+            Trouble::Server { source, .. } if dialect.is_transient(&source) => {
+                Err(MigrateError::Interrupted { version, source })
+            }
+            Trouble::Server { statement, source } => {
+                let undone = dialect.undoes_scripts();
+                Err(MigrateError::Failed { version, statement, undone, source })
+            }
         }
     }
 
@@ -293,4 +313,13 @@ async fn apply(session: &mut dyn Session, script: &Script, survey: &Survey) -> R
     session.record(script).await?;
     session.commit().await?;
     Ok(())
+}
+
+async fn survey(session: &mut dyn Session) -> Result<Survey, MigrateError> {
+    session.survey().await.map_err(MigrateError::database("read the schema's version"))
+}
+
+/// Says goodbye, which also gives the lock up and undoes what is not committed. A server that is gone is not waited for.
+async fn close(session: Box<dyn Session>) {
+    let _ = tokio::time::timeout(Duration::from_secs(1), session.close()).await;
 }

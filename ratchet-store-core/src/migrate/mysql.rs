@@ -11,7 +11,7 @@ use super::script::checksum;
 use super::session::{Limits, Session, Trouble, compile, lock_id};
 use super::{MigrateError, Script, product, versions};
 use crate::constraint::mysql_number;
-use crate::{Dialect, Namespace, params};
+use crate::{ConstraintDetector as _, Dialect, Namespace, params};
 
 const DIALECT: Dialect = Dialect::MySql;
 const TEXTS: &versions::Texts = versions::texts(DIALECT);
@@ -50,6 +50,7 @@ struct MySqlSession {
     namespace: Namespace,
     limits: Limits,
     lock: String,
+    folds_case: bool,
 }
 
 /// Opens a session. The lock's name has the database in it, because locks belong to the whole server.
@@ -59,7 +60,9 @@ pub(super) async fn open(
     limits: Limits,
 ) -> Result<Box<dyn Session>, MigrateError> {
     let mut connection = server.connect().await.map_err(MigrateError::Connect)?;
-    let greeting = sqlx::query("SELECT CONCAT(version(), ' ', @@version_comment), database()");
+    let greeting = sqlx::query(
+        "SELECT CONCAT(version(), ' ', @@version_comment), database(), @@lower_case_table_names > 0",
+    );
     let row = greeting.fetch_one(&mut connection).await.map_err(MigrateError::Connect)?;
     let found: String = row.try_get(0).map_err(MigrateError::Connect)?;
     if !product::is_supported(DIALECT, &found) {
@@ -68,7 +71,8 @@ pub(super) async fn open(
     let current: Option<String> = row.try_get(1).map_err(MigrateError::Connect)?;
     let place = namespace.schema_name().or(current.as_deref()).unwrap_or_default();
     let lock = format!("ratchet_schema_migration_{:016x}", lock_id(&[place, &namespace.to_string()]));
-    let mut session = MySqlSession { connection, namespace: namespace.clone(), limits, lock };
+    let folds_case = row.try_get(2).map_err(MigrateError::Connect)?;
+    let mut session = MySqlSession { connection, namespace: namespace.clone(), limits, lock, folds_case };
     session.configure().await.map_err(MigrateError::Connect)?;
     Ok(Box::new(session))
 }
@@ -134,8 +138,8 @@ impl MySqlSession {
         self.note(&Midway { in_flight: true, ..before.clone() }).await?;
         match sqlx::raw_sql(statement.clone()).execute(&mut self.connection).await {
             Err(error) if !(again && says_already_done(&error)) => {
-                // The server says that it did not happen. Without an answer, nobody knows.
-                if error.as_database_error().is_some() {
+                // A plain no clears the doubt, unless it is about a first time that nobody knows of.
+                if !again && is_plain_no(&error) {
                     self.note(before).await?;
                 }
                 Err(error)
@@ -148,6 +152,11 @@ impl MySqlSession {
 /// MySQL counts these waits in whole seconds.
 fn seconds(wait: std::time::Duration) -> i64 {
     (whole_millis(wait).saturating_add(999) / 1000).max(1)
+}
+
+/// The server says that it did not do it. If it was shutting down, or did not answer, nobody knows.
+fn is_plain_no(error: &sqlx::Error) -> bool {
+    DIALECT.is_lost_race(error) || (error.as_database_error().is_some() && !DIALECT.is_transient(error))
 }
 
 /// What a server answers to a change of a table that was made before.
@@ -191,7 +200,7 @@ impl Session for MySqlSession {
             .bind(self.namespace.schema_name())
             .fetch_all(&mut self.connection)
             .await?;
-        let mut survey = Survey { tables: tables.into_iter().collect(), ..Survey::default() };
+        let mut survey = Survey::new(tables, self.folds_case);
         if survey.has_table(&self.namespace.table(versions::NAME)) {
             let query = sqlx::query(compile(TEXTS.recorded, DIALECT, &self.namespace)?.sql());
             let rows = query.fetch_all(&mut self.connection).await?;

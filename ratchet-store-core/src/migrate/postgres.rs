@@ -1,6 +1,8 @@
 //! Migrations on PostgreSQL. A script is one transaction, and so is everything around it: the lock, the look at what is
 //! there, the record. That also holds behind a pooler that hands out connections by transaction.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use ratchet_api::{Timestamp, whole_millis};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
@@ -30,24 +32,23 @@ struct PgSession {
     connection: PgConnection,
     namespace: Namespace,
     limits: Limits,
+    in_transaction: bool,
 }
 
-/// Opens a session. Statements are not kept: behind a pooler the next transaction may be on another connection.
+/// Opens a session. No statement gets a name (`persistent(false)`): behind a pooler, connections and names are shared.
 pub(super) async fn open(
     server: &PgConnectOptions,
     namespace: &Namespace,
     limits: Limits,
 ) -> Result<Box<dyn Session>, MigrateError> {
-    let server = server.clone().statement_cache_capacity(0);
     let mut connection = server.connect().await.map_err(MigrateError::Connect)?;
-    let found: String = sqlx::query_scalar("SELECT version()")
-        .fetch_one(&mut connection)
-        .await
-        .map_err(MigrateError::Connect)?;
+    // In one message: outside of a transaction, a pooler may send the next one elsewhere.
+    let greeting = sqlx::raw_sql("SELECT version()").fetch_one(&mut connection).await;
+    let found: String = greeting.and_then(|row| row.try_get(0)).map_err(MigrateError::Connect)?;
     if !product::is_supported(DIALECT, &found) {
         return Err(MigrateError::Product { found });
     }
-    Ok(Box::new(PgSession { connection, namespace: namespace.clone(), limits }))
+    Ok(Box::new(PgSession { connection, namespace: namespace.clone(), limits, in_transaction: false }))
 }
 
 impl PgSession {
@@ -55,14 +56,48 @@ impl PgSession {
         sqlx::raw_sql(text).execute(&mut self.connection).await.map(drop)
     }
 
+    async fn begin(&mut self, text: &'static str) -> sqlx::Result<()> {
+        self.raw(text).await?;
+        self.in_transaction = true;
+        Ok(())
+    }
+
+    async fn end(&mut self, text: &'static str) -> sqlx::Result<()> {
+        self.in_transaction = false;
+        self.raw(text).await
+    }
+
     /// For this transaction.
     async fn set(&mut self, name: &str, value: String) -> sqlx::Result<()> {
-        let query = sqlx::query("SELECT set_config($1, $2, true)").bind(name).bind(value);
+        let query = sqlx::query("SELECT set_config($1, $2, true)").persistent(false).bind(name).bind(value);
         query.execute(&mut self.connection).await.map(drop)
     }
 
+    async fn set_lock_timeout(&mut self, wait: Duration) -> sqlx::Result<()> {
+        // Zero would mean for ever.
+        self.set("lock_timeout", whole_millis(wait).max(1).to_string()).await
+    }
+
+    async fn read(&mut self) -> sqlx::Result<Survey> {
+        let tables = sqlx::query_scalar(TABLES).persistent(false).bind(self.namespace.schema_name());
+        let mut survey = Survey::new(tables.fetch_all(&mut self.connection).await?, false);
+        if survey.has_table(&self.namespace.table(versions::NAME)) {
+            let query =
+                sqlx::query(compile(TEXTS.recorded, DIALECT, &self.namespace)?.sql()).persistent(false);
+            let rows = query.fetch_all(&mut self.connection).await?;
+            survey.recorded = rows.iter().map(recorded).collect::<Result<_, _>>()?;
+        }
+        Ok(survey)
+    }
+
+    /// Runs one of our own texts that has no parameters.
+    async fn plain(&mut self, text: &'static str) -> sqlx::Result<()> {
+        let text = compile(text, DIALECT, &self.namespace)?.sql();
+        sqlx::raw_sql(text).execute(&mut self.connection).await.map(drop)
+    }
+
     async fn has_schema(&mut self, name: &str) -> sqlx::Result<bool> {
-        sqlx::query_scalar(HAS_SCHEMA).bind(name).fetch_one(&mut self.connection).await
+        sqlx::query_scalar(HAS_SCHEMA).persistent(false).bind(name).fetch_one(&mut self.connection).await
     }
 }
 
@@ -78,37 +113,30 @@ fn recorded(row: &PgRow) -> sqlx::Result<Recorded> {
 #[async_trait]
 impl Session for PgSession {
     async fn lock(&mut self) -> sqlx::Result<bool> {
-        self.raw("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
+        self.begin("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
         // Not every system can tell that a client is gone.
         if self.raw(NOTICE_DEATH).await.is_err() {
             self.raw("ROLLBACK TO SAVEPOINT ratchet_setting").await?;
         }
         // What is right for the queries of an application may be too short for a change of a big table.
         self.set("statement_timeout", "0".to_owned()).await?;
-        self.set("lock_timeout", whole_millis(self.limits.lock_wait).max(1).to_string()).await?;
+        self.set_lock_timeout(self.limits.lock_wait).await?;
         let key = lock_id(&[&self.namespace.to_string()]);
-        let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(key);
+        let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").persistent(false).bind(key);
         match lock.execute(&mut self.connection).await {
-            Ok(_) => {
-                self.set("lock_timeout", whole_millis(self.limits.table_wait).max(1).to_string()).await?;
-                Ok(true)
-            }
+            Ok(_) => self.set_lock_timeout(self.limits.table_wait).await.map(|()| true),
             Err(error) if DIALECT.is_lost_race(&error) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
     async fn survey(&mut self) -> sqlx::Result<Survey> {
-        let tables: Vec<String> = sqlx::query_scalar(TABLES)
-            .bind(self.namespace.schema_name())
-            .fetch_all(&mut self.connection)
-            .await?;
-        let mut survey = Survey { tables: tables.into_iter().collect(), ..Survey::default() };
-        if survey.has_table(&self.namespace.table(versions::NAME)) {
-            let query = sqlx::query(compile(TEXTS.recorded, DIALECT, &self.namespace)?.sql());
-            let rows = query.fetch_all(&mut self.connection).await?;
-            survey.recorded = rows.iter().map(recorded).collect::<Result<_, _>>()?;
+        if self.in_transaction {
+            return self.read().await;
         }
+        self.begin("BEGIN READ ONLY").await?;
+        let survey = self.read().await?;
+        self.end("COMMIT").await?;
         Ok(survey)
     }
 
@@ -118,14 +146,10 @@ impl Session for PgSession {
             && let Some(schema) = TEXTS.schema
             && !self.has_schema(&name).await?
         {
-            sqlx::query(compile(schema, DIALECT, &self.namespace)?.sql())
-                .execute(&mut self.connection)
-                .await?;
+            self.plain(schema).await?;
         }
         if !survey.has_table(&self.namespace.table(versions::NAME)) {
-            sqlx::query(compile(TEXTS.table, DIALECT, &self.namespace)?.sql())
-                .execute(&mut self.connection)
-                .await?;
+            self.plain(TEXTS.table).await?;
         }
         Ok(())
     }
@@ -138,6 +162,7 @@ impl Session for PgSession {
 
     async fn record(&mut self, script: &Script) -> sqlx::Result<()> {
         let query = sqlx::query(compile(TEXTS.record, DIALECT, &self.namespace)?.sql())
+            .persistent(false)
             .bind(script.version.to_string())
             .bind(&script.description)
             .bind(script.checksum());
@@ -145,15 +170,15 @@ impl Session for PgSession {
     }
 
     async fn commit(&mut self) -> sqlx::Result<()> {
-        self.raw("COMMIT").await
+        self.end("COMMIT").await
     }
 
     async fn abandon(&mut self) -> sqlx::Result<()> {
-        self.raw("ROLLBACK").await
+        self.end("ROLLBACK").await
     }
 
     async fn tidy(&mut self, _: &Survey) -> sqlx::Result<()> {
-        self.raw("COMMIT").await
+        self.end("COMMIT").await
     }
 
     async fn close(self: Box<Self>) {

@@ -66,7 +66,7 @@ impl Session for SqliteSession {
             .bind(self.namespace.schema_name())
             .fetch_all(&mut self.connection)
             .await?;
-        let mut survey = Survey { tables: tables.into_iter().collect(), ..Survey::default() };
+        let mut survey = Survey::new(tables, true);
         if survey.has_table(&self.namespace.table(versions::NAME)) {
             let query = sqlx::query(compile(TEXTS.recorded, DIALECT, &self.namespace)?.sql());
             let rows = query.fetch_all(&mut self.connection).await?;

@@ -111,7 +111,8 @@ mod tests {
     #[test]
     fn applied_pending_and_unknown_versions_are_listed_in_order() {
         let scripts = Scripts::new(&[("V1__a.sql", ""), ("V2__b.sql", ""), ("V10__c.sql", "")]).unwrap();
-        let survey = Survey { recorded: vec![row("x"), row("011"), row("001")], ..Survey::default() };
+        let mut survey = Survey::default();
+        survey.recorded = vec![row("x"), row("011"), row("001")];
         let status = Status::new(&scripts, &survey, None);
         let at = Timestamp::from_millis(0);
         let states: Vec<_> =

@@ -41,7 +41,14 @@ pub(crate) const SECOND: (&str, &str) =
 pub(crate) const THIRD: (&str, &str) = ("V003__third.sql", "ALTER TABLE ratchet.first ADD COLUMN y int");
 
 const FIRST_ROWS: &str = "SELECT count(*) FROM ratchet.first";
+/// Only there while a migration is not finished.
+const PROGRESS: &str = "SELECT count(*) FROM ratchet.ratchet_schema_progress";
 const SECOND_ROWS: &str = "SELECT count(*) FROM ratchet.second";
+
+/// As if a process had been killed before it could note that the first statement is done. SHA-256 of nothing.
+pub(crate) const IN_DOUBT: &str = "\
+UPDATE ratchet.ratchet_schema_progress
+SET done = 0, in_flight = 1, checksum = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855'";
 
 pub(crate) fn versions(numbers: &[u32]) -> Vec<Version> {
     numbers.iter().copied().map(Version).collect()
@@ -166,6 +173,7 @@ async fn tables_without_a_version_are_refused_until_they_are_adopted(place: Plac
 
     assert_eq!(refusal(migrator.migrate(quietly).await), Refusal::Untracked { tables: vec!["first".into()] });
     migrator.adopt(Version(1)).await.unwrap();
+    assert_eq!(client.rows(PROGRESS).await, None);
     assert_eq!(migrator.migrate(quietly).await.unwrap(), versions(&[2]));
 
     assert_eq!(client.rows(FIRST_ROWS).await, Some(1), "the adopted script was run again");
@@ -215,7 +223,7 @@ async fn a_bad_script_is_mended_and_the_next_run_finishes(place: Place) {
     assert_eq!(mended.migrate(quietly).await.unwrap(), versions(&[2]));
     assert_eq!(client.rows(SECOND_ROWS).await, Some(1));
     assert_eq!(client.rows("SELECT count(*) FROM ratchet.later").await, Some(0));
-    assert_eq!(client.rows("SELECT count(*) FROM ratchet.ratchet_schema_progress").await, None);
+    assert_eq!(client.rows(PROGRESS).await, None);
     assert!(mended.status().await.unwrap().is_current());
 }
 
@@ -242,15 +250,12 @@ async fn a_statement_whose_answer_was_lost_is_settled_whether_it_happened_or_not
     let bad = "CREATE TABLE ratchet.second (x int); INSERT INTO ratchet.missing VALUES (1)";
     place.migrator(&[FIRST, ("V002__second.sql", bad)]).migrate(quietly).await.unwrap_err();
     let mut client = place.connect().await;
-    // As if the process had been killed before it could note that the table is made. This is SHA-256 of nothing.
-    let unknown = "UPDATE ratchet.ratchet_schema_progress SET done = 0, in_flight = 1, \
-                   checksum = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855'";
-    client.run(unknown).await;
+    client.run(IN_DOUBT).await;
 
     let failed = place.migrator(&[FIRST, ("V002__second.sql", bad)]).migrate(quietly).await;
     assert!(matches!(failed, Err(MigrateError::Failed { statement: Some(2), .. })), "{failed:?}");
 
-    client.run(unknown).await;
+    client.run(IN_DOUBT).await;
     client.run("DROP TABLE ratchet.second").await;
     assert_eq!(place.migrator(&[FIRST, SECOND]).migrate(quietly).await.unwrap(), versions(&[2]));
     assert_eq!(client.rows(SECOND_ROWS).await, Some(1));

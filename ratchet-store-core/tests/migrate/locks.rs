@@ -5,7 +5,7 @@ use std::time::Duration;
 use ratchet_store_core::migrate::{MigrateError, Progress};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::cases::{quietly, versions};
+use crate::cases::{IN_DOUBT, quietly, versions};
 use crate::list;
 use crate::place::{Client, Place, Product, eventually};
 use crate::victim;
@@ -19,6 +19,8 @@ list! {
         a_table_in_use_is_waited_for_with_pauses,
         a_table_that_stays_in_use_is_a_clear_error,
         a_migration_that_was_killed_in_the_middle_is_finished_by_the_next;
+    &[Product::MySql, Product::MariaDb] =>
+        a_statement_whose_answer_was_lost_stays_in_doubt_while_its_table_is_in_use;
     SQLITE =>
         a_writer_is_waited_for_and_not_for_ever,
         a_migration_that_was_killed_in_the_middle_leaves_nothing_behind;
@@ -33,7 +35,7 @@ const THROUGH_GATE: (&str, &str) = (
 const SCRIPTS: &[(&str, &str)] = &[GATE, THROUGH_GATE];
 const FOR_EVER: Duration = Duration::from_secs(600);
 
-/// Uses the gate in a transaction that stays open until the connection is dropped.
+/// Makes the gate and uses it in a transaction that stays open.
 async fn close_gate(place: &Place) -> Client {
     place.migrator(&[GATE]).migrate(quietly).await.unwrap();
     let mut client = place.connect().await;
@@ -154,6 +156,31 @@ async fn a_migration_that_was_killed_in_the_middle_is_finished_by_the_next(place
     open_gate(gate).await;
     assert_eq!(next.await.unwrap().unwrap(), versions(&[2]));
     everything_is_there(&place).await;
+}
+
+async fn a_statement_whose_answer_was_lost_stays_in_doubt_while_its_table_is_in_use(place: Place) {
+    let bad = "ALTER TABLE ratchet.gate ADD COLUMN y int; INSERT INTO ratchet.missing VALUES (1)";
+    place.migrator(&[GATE, ("V002__y.sql", bad)]).migrate(quietly).await.unwrap_err();
+    place.connect().await.run(IN_DOUBT).await;
+    // So that the server must wait before it can see that the column exists.
+    let mut user = place.connect().await;
+    user.run("LOCK TABLES ratchet.gate WRITE").await;
+
+    let good = "ALTER TABLE ratchet.gate ADD COLUMN y int";
+    let migrator =
+        place.migrator(&[GATE, ("V002__y.sql", good)]).table_wait(Duration::from_secs(1)).tries(100);
+    let (tell, mut waits) = mpsc::unbounded_channel();
+    let migrating = tokio::spawn(async move {
+        let tell = |progress: Progress<'_>| {
+            if matches!(progress, Progress::Waiting { .. }) {
+                let _ = tell.send(());
+            }
+        };
+        migrator.migrate(tell).await
+    });
+    waits.recv().await.unwrap();
+    user.run("UNLOCK TABLES").await;
+    assert_eq!(migrating.await.unwrap().unwrap(), versions(&[2]));
 }
 
 async fn a_writer_is_waited_for_and_not_for_ever(place: Place) {
