@@ -109,7 +109,8 @@ CREATE TABLE ratchet.scheduler_job_queue (
     progress           json,
     -- The fence.
     version            bigint NOT NULL DEFAULT 1,
-    updated_at         timestamptz(3) NOT NULL
+    updated_at         timestamptz(3) NOT NULL,
+    CHECK ((status = 'RUNNING') = (picked_by IS NOT NULL))
 ) WITH (
     fillfactor = 70,
     -- Small and churning: vacuum by count, not by share, and without pauses.

@@ -4,7 +4,7 @@
 //! claim. Where to look:
 //!
 //! - `queries/<area>/<name>.sql`: every statement, one a file, written for the schema `ratchet`;
-//! - `statement`: how they are compiled for another schema, and bound;
+//! - `params` and `statement`: how they are compiled for another schema, and bound;
 //! - `session`: connections, transactions, re-runs, timeouts;
 //! - `insert`, `claim`, `commit`: the operations that carry the load;
 //! - `follow`: what the end of a job leads to, shared by commit, cancel and insert.
@@ -25,6 +25,7 @@ mod insert;
 mod lock;
 mod node;
 mod page;
+mod params;
 mod permit;
 mod query;
 mod record;

@@ -1,7 +1,6 @@
 //! Rows into values. A cell that no version of this program wrote makes its own row unreadable, and no other.
 
 use std::error::Error;
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -192,24 +191,13 @@ fn recurrence(cells: Cells<'_>) -> Result<Option<Recurrence>, Problem> {
     Ok(Some(Recurrence::new(cron, cells.get::<String>("zone_id")?, cells.opt("next_fire")?)))
 }
 
-/// The contract makes claims out of jobs only; a queue row has no call, so this one stands in.
-static NO_CALL: LazyLock<JobPayload> = LazyLock::new(|| {
-    let name = "invalid names are not made here";
-    let (target, method) = (TargetName::new("-").expect(name), MethodName::new("-").expect(name));
-    JobPayload::from_stored(target, method, JsonText::from_stored("null"))
-});
-
 /// A row of `scheduler_job_queue` that is RUNNING, with the instant `now` at which it was read.
 pub(crate) fn claim(cells: Cells<'_>) -> Result<JobClaim, Problem> {
-    let now = cells.get("now")?;
-    let mut claim = JobClaim::of(&Job::pending(NewJob::new(NO_CALL.clone()), 0, now), now);
-    claim.id = cells.get("job_id")?;
-    claim.fence = cells.get("version")?;
-    claim.queue = cells.get("queue")?;
+    let now: Timestamp = cells.get("now")?;
+    let (id, fence, queue) = (cells.get("job_id")?, cells.get("version")?, cells.get("queue")?);
+    let mut claim = JobClaim::new(id, fence, queue, cells.get("scheduled_time")?, cells.get("picked_at")?);
     claim.job_type = cells.get("job_type")?;
     claim.priority = cells.get("priority")?;
-    claim.scheduled_time = cells.get("scheduled_time")?;
-    claim.picked_at = cells.get("picked_at")?;
     claim.attempts = cells.get("attempts")?;
     claim.crash_count = cells.get("crash_count")?;
     claim.max_retries = cells.get("max_retries")?;

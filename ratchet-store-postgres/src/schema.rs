@@ -3,9 +3,9 @@
 use std::fmt;
 
 use ratchet_api::{StoreError, StoreResult};
-use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
 use crate::PostgresStore;
+use crate::params::compile;
 
 /// The clean install.
 const INSTALL: &str = include_str!("../../ddl/postgresql/postgresql-schema.sql");
@@ -46,20 +46,6 @@ impl Schema {
     pub fn as_str(&self) -> &str {
         &self.0
     }
-
-    /// Makes a statement, for this schema, of a text that was written for the schema `ratchet`.
-    ///
-    /// The one place where text that is not a literal becomes a statement: a file of this crate and a checked name.
-    /// Values are bound, never written into it.
-    pub(crate) fn statement(&self, text: &str) -> SqlStr {
-        AssertSqlSafe(self.qualify(text)).into_sql_str()
-    }
-
-    /// The rules of [`new`](Self::new) leave nothing to escape inside the quotes.
-    fn qualify(&self, text: &str) -> String {
-        let quoted = format!("\"{}\"", self.0);
-        text.replace("SCHEMA ratchet", &format!("SCHEMA {quoted}")).replace("ratchet.", &format!("{quoted}."))
-    }
 }
 
 impl Default for Schema {
@@ -77,13 +63,13 @@ impl fmt::Display for Schema {
 impl PostgresStore {
     /// Creates the schema and its tables; an error if the schema exists.
     pub async fn create_schema(&self) -> StoreResult<()> {
-        let install = self.schema.statement(INSTALL);
+        let install = compile(INSTALL, &self.schema).0;
         self.transaction("create_schema", |session| Box::pin(session.raw(install.clone()))).await
     }
 
     /// Drops the schema with everything in it.
     pub async fn drop_schema(&self) -> StoreResult<()> {
-        let drop = self.schema.statement("DROP SCHEMA ratchet CASCADE");
+        let drop = compile("DROP SCHEMA ratchet CASCADE", &self.schema).0;
         self.transaction("drop_schema", |session| Box::pin(session.raw(drop.clone()))).await
     }
 }
@@ -102,7 +88,9 @@ mod tests {
 
     #[test]
     fn every_table_of_the_install_is_qualified() {
-        let text = Schema::new("other").unwrap().qualify(INSTALL);
+        let (text, params) = compile(INSTALL, &Schema::new("other").unwrap());
+        let text = text.as_str();
+        assert!(params.is_empty(), "{params:?}");
         assert!(text.contains("CREATE SCHEMA \"other\";"));
         assert!(text.contains("CREATE TABLE \"other\".scheduler_job ("));
         assert!(!text.contains(" ratchet."));

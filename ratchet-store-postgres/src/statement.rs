@@ -6,6 +6,7 @@ use sqlx::query::Query;
 use sqlx::{Arguments as _, Encode, Postgres, SqlStr, Type};
 
 use crate::error::classify;
+use crate::params::compile;
 use crate::schema::Schema;
 use crate::session::Session;
 
@@ -19,8 +20,8 @@ pub(crate) struct Statement {
 impl Statement {
     /// Compiles a text that was written for the schema `ratchet` with `:name` parameters.
     fn compile(text: &'static str, schema: &Schema) -> Self {
-        let (sql, params) = number_parameters(text);
-        Self { sql: schema.statement(&sql), params }
+        let (sql, params) = compile(text, schema);
+        Self { sql, params }
     }
 
     /// Starts binding values.
@@ -87,40 +88,6 @@ impl Bound<'_> {
             None => Ok(sqlx::query_with(self.statement.sql.clone(), self.args)),
         }
     }
-}
-
-/// Replaces `:name` by `$n`, numbered by first mention. Casts (`::`), comments and quoted text stay as they are.
-fn number_parameters(text: &str) -> (String, Vec<String>) {
-    let (mut sql, mut params) = (String::with_capacity(text.len()), Vec::<String>::new());
-    let mut rest = text;
-    while let Some(at) = rest.find([':', '-', '\'']) {
-        sql.push_str(&rest[..at]);
-        rest = &rest[at..];
-        let taken = match rest.as_bytes() {
-            [b':', b':', ..] => 2,
-            [b':', first, ..] if first.is_ascii_lowercase() => {
-                let name = &rest[1..][..word_len(&rest[1..])];
-                let place = params.iter().position(|known| known == name).unwrap_or_else(|| {
-                    params.push(name.to_owned());
-                    params.len() - 1
-                });
-                sql.push_str(&format!("${}", place + 1));
-                rest = &rest[1 + name.len()..];
-                continue;
-            }
-            [b'-', b'-', ..] => rest.find('\n').unwrap_or(rest.len()),
-            [b'\'', ..] => rest[1..].find('\'').map_or(rest.len(), |end| end + 2),
-            _ => 1,
-        };
-        sql.push_str(&rest[..taken]);
-        rest = &rest[taken..];
-    }
-    sql.push_str(rest);
-    (sql, params)
-}
-
-fn word_len(text: &str) -> usize {
-    text.find(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')).unwrap_or(text.len())
 }
 
 /// Lists every statement: `name: "area/file.sql";`
@@ -238,16 +205,4 @@ statements! {
     cancel_schedules: "recurring/cancel.sql";
     fired: "recurring/fired.sql";
     has_fired: "recurring/has_fired.sql";
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_are_numbered_by_first_mention() {
-        let (sql, params) = number_parameters("SELECT :b::text, ':no', :a_1 -- :no\nWHERE :b - 1 > :a_1");
-        assert_eq!(sql, "SELECT $1::text, ':no', $2 -- :no\nWHERE $1 - 1 > $2");
-        assert_eq!(params, ["b", "a_1"]);
-    }
 }

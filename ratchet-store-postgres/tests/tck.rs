@@ -8,7 +8,7 @@ use ratchet_api::store::JobStore;
 use ratchet_api::{JobId, StoreClock, StoreError, StoreResult};
 use ratchet_store_postgres::{PostgresOptions, PostgresStore, Schema};
 use ratchet_tck::{Namespace, Spoil, StoreHarness, Suite};
-use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+use sqlx::{Connection as _, PgConnection};
 
 const URL: &str = "RATCHET_TEST_POSTGRES_URL";
 
@@ -58,13 +58,14 @@ fn url() -> StoreResult<String> {
 
 /// Writes a word that nobody knows into the description of a job.
 async fn spoil(schema: String, job: JobId, how: Spoil) -> StoreResult<()> {
-    let column = match how {
-        Spoil::UnknownType => "job_type",
-        Spoil::UnknownBackoff => "backoff_policy",
+    let update = match how {
+        Spoil::UnknownType => "UPDATE scheduler_job SET job_type = 'NOBODY' WHERE job_id = $1",
+        Spoil::UnknownBackoff => "UPDATE scheduler_job SET backoff_policy = 'NOBODY' WHERE job_id = $1",
     };
-    let update = format!("UPDATE {schema}.scheduler_job SET {column} = 'NOBODY' WHERE job_id = $1");
     let mut connection = PgConnection::connect(&url()?).await.expect("the server answers");
-    let spoiled = sqlx::query(AssertSqlSafe(update)).bind(job.as_uuid()).execute(&mut connection).await;
+    let path = sqlx::query("SELECT set_config('search_path', $1, false)").bind(schema);
+    path.execute(&mut connection).await.expect("the path is set");
+    let spoiled = sqlx::query(update).bind(job.as_uuid()).execute(&mut connection).await;
     assert_eq!(spoiled.expect("the row is written").rows_affected(), 1, "job {job} exists");
     Ok(())
 }

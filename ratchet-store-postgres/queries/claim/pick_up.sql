@@ -1,4 +1,4 @@
--- Takes named jobs by the rules of a claim, in the order of the names.
+-- Takes named jobs by the rules of a claim, in the order of the names. (`blocked_by < 1`: see claim.sql.)
 WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::timestamptz, date_trunc('milliseconds', statement_timestamp())) AS now
 ),
@@ -16,7 +16,7 @@ wanted AS MATERIALIZED (
 locked AS MATERIALIZED (
     SELECT q.job_id, w.place
     FROM wanted w JOIN ratchet.scheduler_job_queue q ON q.job_id = w.job_id
-    WHERE EXISTS (SELECT FROM me) AND q.status = 'PENDING' AND q.blocked_by = 0
+    WHERE EXISTS (SELECT FROM me) AND q.status = 'PENDING' AND q.blocked_by < 1
       AND q.scheduled_time <= (SELECT c.now FROM clock c)
     FOR UPDATE OF q SKIP LOCKED
 ),

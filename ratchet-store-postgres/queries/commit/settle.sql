@@ -24,7 +24,8 @@ held AS MATERIALIZED (
         coalesce(q.cancel_reason, g.reason) AS cancel_reason
     FROM ratchet.scheduler_job_queue q
     JOIN given g ON g.job_id = q.job_id AND g.fence = q.version
-    WHERE q.status = 'RUNNING' AND q.picked_by = :owner::text
+    -- Only a running job has an owner. Saying so would let a plan read all that the owner holds.
+    WHERE q.picked_by = :owner::text
       AND (:everything::boolean OR (
           NOT q.cancel_requested AND (g.ended_as IS NULL OR (q.edge_count = 0 AND q.batch_id IS NULL))
       ))

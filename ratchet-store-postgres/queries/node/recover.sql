@@ -16,9 +16,6 @@ gone AS MATERIALIZED (
     ORDER BY n.node_id
     FOR UPDATE
 ),
-reaped AS (
-    UPDATE ratchet.scheduler_node n SET reaped = true FROM gone g WHERE n.node_id = g.node_id AND NOT n.reaped
-),
 -- An owner without a row in the list of nodes is as dead as one whose lease has run out.
 dead AS MATERIALIZED (
     SELECT g.node_id FROM gone g
@@ -29,7 +26,7 @@ dead AS MATERIALIZED (
 ),
 -- Waits for commits and cancels that are under way: what they leave behind is moved, what they end is not.
 held AS MATERIALIZED (
-    SELECT q.job_id
+    SELECT q.job_id, q.picked_by AS robbed
     FROM ratchet.scheduler_job_queue q
     WHERE q.status = 'RUNNING' AND q.picked_by IN (SELECT d.node_id FROM dead d)
     ORDER BY q.job_id
@@ -45,5 +42,11 @@ moved AS (
         c.now, q.job_id, q.version, q.queue, q.job_type, q.priority, q.scheduled_time, q.picked_at, q.attempts,
         q.crash_count, q.max_retries, q.timeout_ms, q.business_key, q.edge_count, q.cancel_requested,
         q.expires_at
+),
+-- Only those of whom something was taken are fenced.
+reaped AS (
+    UPDATE ratchet.scheduler_node n
+    SET reaped = true
+    WHERE n.node_id IN (SELECT h.robbed FROM held h) AND NOT n.reaped
 )
 SELECT m.* FROM moved m ORDER BY m.job_id

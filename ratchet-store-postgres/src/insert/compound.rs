@@ -217,7 +217,7 @@ fn check_known(submission: &Submission, head: JobId, obstacles: &[Obstacle]) -> 
         return Err(Inserted::Existing(first));
     }
     match submission.jobs.iter().zip(obstacles).find(|(_, obstacle)| obstacle.known) {
-        Some((job, _)) => Err(Inserted::Existing(job.spec.id)),
+        Some((job, _)) => Err(Inserted::Refused(Refusal::IdTaken(job.spec.id))),
         None => Ok(()),
     }
 }
