@@ -11,6 +11,7 @@ WITH old AS MATERIALIZED (
 ),
 executions AS (DELETE FROM ratchet.scheduler_job_execution x USING old o WHERE x.job_id = o.job_id),
 logs AS (DELETE FROM ratchet.scheduler_job_log x USING old o WHERE x.job_id = o.job_id),
-edges AS (DELETE FROM ratchet.scheduler_job_edge x USING old o WHERE o.job_id IN (x.parent_id, x.child_id)),
+edges_from AS (DELETE FROM ratchet.scheduler_job_edge x USING old o WHERE x.parent_id = o.job_id),
+edges_to AS (DELETE FROM ratchet.scheduler_job_edge x USING old o WHERE x.child_id = o.job_id),
 alerts AS (DELETE FROM ratchet.scheduler_dlq_alert x USING old o WHERE x.job_id = o.job_id)
 DELETE FROM ratchet.scheduler_job j USING old o WHERE j.job_id = o.job_id

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use ratchet_api::store::{JobRetryStore, RetryVerdict, Target};
-use ratchet_api::{BatchId, EdgeState, JobId, JobStatus, StoreResult, Timestamp};
+use ratchet_api::{BatchId, EdgeState, JobId, JobStatus, StoreError, StoreErrorKind, StoreResult, Timestamp};
 
 use super::{again, hold_targets, is_stale};
 use crate::PostgresStore;
@@ -14,6 +14,9 @@ use crate::hold::{Held, hold, uuids};
 use crate::info::present;
 use crate::row::Cells;
 use crate::session::Session;
+
+/// How often keys that were lost to someone who is gone again are tried anew.
+const ATTEMPTS: usize = 10;
 
 #[async_trait]
 impl JobRetryStore for PostgresStore {
@@ -112,16 +115,30 @@ pub(super) async fn reserve_keys(
     jobs: &[JobId],
     now: Timestamp,
 ) -> StoreResult<Option<JobId>> {
-    let reserve = session.sql().reserve_keys.bind().arg("now", now.to_datetime());
-    let taken = reserve.arg("job_ids", uuids(jobs)).rows(session).await?;
-    let Some(row) = taken.first() else { return Ok(None) };
-    let key: String = Cells(row).must(session.op(), "business_key")?;
-    let find = session.sql().find_by_business_key.bind().arg("business_key", key);
-    match find.rows(session).await?.first() {
-        Some(row) => Cells(row).must(session.op(), "job_id").map(Some),
-        // Freed between the two looks: whoever held it is the best answer that is left.
-        None => Ok(Some(Cells(row).must(session.op(), "job_id")?)),
+    let mut open = jobs.to_vec();
+    // A key may be freed between losing it and looking who holds it; not for ever.
+    for _ in 0..ATTEMPTS {
+        let reserve = session.sql().reserve_keys.bind().arg("now", now.to_datetime());
+        let taken = reserve.arg("job_ids", uuids(&open)).rows(session).await?;
+        open.clear();
+        for row in &taken {
+            let (cells, op) = (Cells(row), session.op());
+            let key: String = cells.must(op, "business_key")?;
+            let find = session.sql().find_by_business_key.bind().arg("business_key", key);
+            if let Some(holder) = find.rows(session).await?.first() {
+                return Cells(holder).must(op, "job_id").map(Some);
+            }
+            open.push(cells.must(op, "job_id")?);
+        }
+        if open.is_empty() {
+            return Ok(None);
+        }
     }
+    Err(StoreError::new(
+        StoreErrorKind::Transient,
+        session.op(),
+        "keys change hands faster than they can be taken",
+    ))
 }
 
 /// Takes revived children off the failed ones of their batches. A batch that was completed stays so.
