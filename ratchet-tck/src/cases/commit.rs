@@ -22,6 +22,7 @@ cases! { "commit";
     an_expired_lease_alone_loses_nothing: ["commit.fenced"] [];
     a_recovered_job_is_lost_to_its_old_owner: ["commit.fenced"] [186];
     a_replayed_outcome_does_nothing_twice: ["commit.once"] [];
+    an_outcome_that_another_owner_recorded_is_not_ones_own: ["commit.fenced", "commit.once"] [];
     a_hand_back_without_a_run_cannot_be_replayed: ["commit.once"] [];
     a_replay_after_a_new_claim_leaves_the_new_claim_alone: ["commit.once"] [];
     the_same_outcome_twice_in_one_call_is_recorded_once: ["commit.once"] [];
@@ -143,6 +144,21 @@ pub async fn a_replayed_outcome_does_nothing_twice(fx: Fixture) {
         assert_eq!(other.job(claim.id).await, before, "{end:?}");
         assert_eq!(history(&other, claim.id).await, rows, "{end:?}");
         assert_eq!(rows.len(), 1, "{end:?}");
+    }
+}
+
+pub async fn an_outcome_that_another_owner_recorded_is_not_ones_own(fx: Fixture) {
+    let (node, other) = (fx.node("a").await, fx.node("b").await);
+    let namesake = fx.node("a").await;
+    for end in every_end() {
+        let claim = node.running(job()).await;
+        let outcome = ran(&claim, end.clone());
+        recorded(node.commit(outcome.clone()).await);
+        let before = (node.job(claim.id).await, history(&node, claim.id).await);
+        for stranger in [&other, &namesake] {
+            assert_eq!(stranger.commit(outcome.clone()).await, Verdict::LeaseLost, "{end:?}");
+        }
+        assert_eq!((node.job(claim.id).await, history(&node, claim.id).await), before, "{end:?}");
     }
 }
 
