@@ -21,9 +21,16 @@ pub(crate) struct Mutant {
     pub(crate) name: String,
     pub(crate) rule: String,
     pub(crate) file: String,
-    pub(crate) find: String,
-    pub(crate) replace: String,
+    pub(crate) edits: Vec<Edit>,
     pub(crate) suite: Suite,
+}
+
+/// A text that stands in the file exactly once, and what stands there instead.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Edit {
+    find: String,
+    replace: String,
 }
 
 /// The tests that must catch a mutant.
@@ -51,6 +58,9 @@ struct Entry {
     file: String,
     find: String,
     replace: String,
+    /// Further places, for a rule that the file keeps in more than one.
+    #[serde(default)]
+    also: Vec<Edit>,
     #[serde(default)]
     suite: Suite,
 }
@@ -81,9 +91,9 @@ fn files(folder: &Path) -> Result<Vec<std::path::PathBuf>> {
 
 fn parse(area: &str, text: &str) -> Result<Vec<Mutant>> {
     let file: File = toml::from_str(text)?;
-    let mutant = |Entry { name, rule, file, find, replace, suite }| {
-        let area = area.to_owned();
-        Mutant { area, name, rule, file, find, replace, suite }
+    let mutant = |Entry { name, rule, file, find, replace, also, suite }| {
+        let edits = [Edit { find, replace }].into_iter().chain(also).collect();
+        Mutant { area: area.to_owned(), name, rule, file, edits, suite }
     };
     Ok(file.mutant.into_iter().map(mutant).collect())
 }
@@ -116,13 +126,12 @@ fn problems(bank: &[Mutant], areas: &BTreeSet<&str>, read: impl Fn(&str) -> Opti
 impl Mutant {
     /// The text of its file with the change made.
     pub(crate) fn apply(&self, text: &str) -> Result<String> {
-        if self.find == self.replace {
-            bail!("it changes nothing");
-        }
-        match text.matches(&self.find).count() {
-            1 => Ok(text.replacen(&self.find, &self.replace, 1)),
+        let edit = |text: String, edit: &Edit| match text.matches(&edit.find).count() {
+            _ if edit.find == edit.replace => bail!("it changes nothing"),
+            1 => Ok(text.replacen(&edit.find, &edit.replace, 1)),
             count => bail!("its text occurs {count} times in {}, not once", self.file),
-        }
+        };
+        self.edits.iter().try_fold(text.to_owned(), edit)
     }
 }
 
@@ -154,6 +163,14 @@ mod tests {
         let [mutant] = claim().try_into().unwrap();
         assert_eq!(mutant.suite, Suite::Memory);
         assert_eq!(mutant.apply("if due <= now {").unwrap(), "if true {");
+    }
+
+    #[test]
+    fn a_mutant_may_change_several_places() {
+        let text = format!("{CLAIM}\nalso = [{{ find = \"due > now\", replace = \"false\" }}]");
+        let [mutant] = parse("claim", &text).unwrap().try_into().unwrap();
+        assert_eq!(mutant.apply("due <= now && !(due > now)").unwrap(), "true && !(false)");
+        assert!(mutant.apply("due <= now").is_err());
     }
 
     #[test]

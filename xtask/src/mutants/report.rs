@@ -112,7 +112,7 @@ fn collect(workspace: &Path, folder: &Path, files: &mut Vec<PathBuf>) -> Result<
         let path = folder.join(entry.file_name());
         if entry.file_type()?.is_dir() {
             collect(workspace, &path, files)?;
-        } else {
+        } else if path.extension().is_some_and(|e| e == "rs" || e == "toml") {
             files.push(path);
         }
     }

@@ -166,6 +166,8 @@ impl Worker {
         let log = self.scratch.target().join("suite.log");
         let child = Command::new(program)
             .current_dir(self.scratch.sources())
+            // Nobody reads the traces of tests that ought to fail, and they take longer than the tests.
+            .env("RUST_BACKTRACE", "0")
             .stdin(Stdio::null())
             .stdout(File::create(&log)?)
             .stderr(Stdio::null())
