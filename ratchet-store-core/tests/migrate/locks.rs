@@ -19,6 +19,8 @@ list! {
         a_table_in_use_is_waited_for_with_pauses,
         a_table_that_stays_in_use_is_a_clear_error,
         a_migration_that_was_killed_in_the_middle_is_finished_by_the_next;
+    &[Product::Postgres] =>
+        a_dead_migration_gives_its_lock_up_even_while_its_statement_waits;
     &[Product::MySql, Product::MariaDb] =>
         a_statement_whose_answer_was_lost_stays_in_doubt_while_its_table_is_in_use;
     SQLITE =>
@@ -111,7 +113,7 @@ async fn a_migration_that_runs_is_waited_for_and_not_for_ever(place: Place) {
 async fn a_table_in_use_is_waited_for_with_pauses(place: Place) {
     let gate = close_gate(&place).await;
     let (tell, mut told) = mpsc::unbounded_channel();
-    let migrator = place.migrator(SCRIPTS).table_wait(Duration::from_secs(1)).tries(100);
+    let migrator = place.migrator(SCRIPTS).lock_wait(FOR_EVER).table_wait(Duration::from_secs(1)).tries(100);
     let migrating = tokio::spawn(async move {
         migrator
             .migrate(|progress| {
@@ -133,7 +135,13 @@ async fn a_table_in_use_is_waited_for_with_pauses(place: Place) {
 
 async fn a_table_that_stays_in_use_is_a_clear_error(place: Place) {
     let gate = close_gate(&place).await;
-    let blocked = place.migrator(SCRIPTS).table_wait(Duration::from_secs(1)).tries(2).migrate(quietly).await;
+    let blocked = place
+        .migrator(SCRIPTS)
+        .lock_wait(FOR_EVER)
+        .table_wait(Duration::from_secs(1))
+        .tries(2)
+        .migrate(quietly)
+        .await;
     let Err(error) = blocked else { panic!("{blocked:?}") };
     let text = "script 002 could not lock a table in 2 tries; end the long transaction that uses it and run the \
                 migration again";
@@ -153,6 +161,24 @@ async fn a_migration_that_was_killed_in_the_middle_is_finished_by_the_next(place
 
     let next = place.migrator(SCRIPTS).lock_wait(FOR_EVER).table_wait(FOR_EVER);
     let next = tokio::spawn(async move { next.migrate(quietly).await });
+    open_gate(gate).await;
+    assert_eq!(next.await.unwrap().unwrap(), versions(&[2]));
+    everything_is_there(&place).await;
+}
+
+async fn a_dead_migration_gives_its_lock_up_even_while_its_statement_waits(place: Place) {
+    let gate = close_gate(&place).await;
+    let mut prey = victim::start(&place, SCRIPTS);
+    prey.hear("applying 002 through gate");
+    someone_waits(&place).await;
+    prey.kill();
+
+    let next = place.migrator(SCRIPTS).lock_wait(FOR_EVER).table_wait(FOR_EVER);
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let next =
+        tokio::spawn(async move { next.migrate(|progress| drop(tell.send(progress.to_string()))).await });
+    // It has the lock, and the gate is still closed.
+    assert_eq!(told.recv().await.as_deref(), Some("applying 002 through gate"));
     open_gate(gate).await;
     assert_eq!(next.await.unwrap().unwrap(), versions(&[2]));
     everything_is_there(&place).await;

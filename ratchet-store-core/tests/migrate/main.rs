@@ -13,6 +13,7 @@ mod victim;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
 use place::{Place, Product};
@@ -53,12 +54,16 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
+/// A case that takes so long hangs. It takes a few seconds on a busy machine.
+const LONGEST: Duration = Duration::from_secs(150);
+
 /// Runs a case in a place of its own, which is cleared away whatever happens.
 fn run(case: &Case, product: Product) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a runtime");
     let place = Place::new(product);
-    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on((case.run)(place.clone()))));
+    let body = async { tokio::time::timeout(LONGEST, (case.run)(place.clone())).await.expect("an end") };
+    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(body)));
     // What a failed case left running must not hold locks while its place is cleared.
     runtime.shutdown_background();
     let clearing = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
