@@ -25,6 +25,9 @@ const LEAST_PATIENCE: Duration = Duration::from_secs(20);
 /// For the first run, of which nothing is known.
 const FIRST_LIMIT: Duration = Duration::from_secs(300);
 
+/// A mutant that never stops collecting ends here and not with the machine.
+const MOST_MEMORY_KIB: u32 = 8 << 20;
+
 /// How a mutant fared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -164,7 +167,9 @@ impl Worker {
 
     fn run(&self, program: &Path, limit: Duration) -> Result<Run> {
         let log = self.scratch.target().join("suite.log");
-        let child = Command::new(program)
+        let child = Command::new("sh")
+            .args(["-c", &format!("ulimit -v {MOST_MEMORY_KIB}; exec \"$0\"")])
+            .arg(program)
             .current_dir(self.scratch.sources())
             // Nobody reads the traces of tests that ought to fail, and they take longer than the tests.
             .env("RUST_BACKTRACE", "0")
