@@ -21,7 +21,6 @@ impl Scripts {
 mod tests {
     use super::*;
 
-    // shows: S175
     #[test]
     fn the_text_for_other_tools_has_every_script_and_its_record_in_the_namespace() {
         let scripts = Scripts::new(&[

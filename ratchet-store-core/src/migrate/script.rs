@@ -140,7 +140,7 @@ mod tests {
         Scripts::new(&files).map(|scripts| scripts.iter().map(|script| script.version.0).collect())
     }
 
-    // shows: S176 S177
+    // shows: S177
     #[test]
     fn scripts_are_ordered_by_number_and_not_by_name() {
         assert_eq!(versions(&["V10__c.sql", "V9__b.sql", "V0001__a.sql"]), Ok(vec![1, 9, 10]));
@@ -152,7 +152,6 @@ mod tests {
         assert_eq!(versions(&["V001__a.sql", "V002__b.sql", "V1__c.sql"]), twice);
     }
 
-    // shows: S176
     #[test]
     fn only_names_of_the_agreed_form_are_scripts() {
         for name in [

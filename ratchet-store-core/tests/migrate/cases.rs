@@ -64,7 +64,7 @@ fn refusal(result: Result<Vec<Version>, MigrateError>) -> Refusal {
     }
 }
 
-// shows: S174 S177
+// shows: S177
 async fn a_fresh_database_gets_every_script_in_order(place: Place) {
     let migrator = place.migrator(&[THIRD, FIRST, SECOND]);
     let before = migrator.status().await.unwrap();
@@ -163,7 +163,6 @@ async fn a_record_without_a_checksum_is_refused(place: Place) {
     assert!(matches!(refused, Refusal::NoChecksum { version: Version(1), .. }), "{refused}");
 }
 
-// shows: S175
 async fn tables_without_a_version_are_refused_until_they_are_adopted(place: Place) {
     let migrator = place.migrator(&[FIRST, SECOND]);
     migrator.migrate(quietly).await.unwrap();
