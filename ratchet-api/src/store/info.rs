@@ -30,7 +30,7 @@ pub trait StoreInfo: Send + Sync + 'static {
     /// The present by the clock that decides.
     ///
     /// # Contract
-    /// - `info.time`: never goes backwards between two calls, and is the clock by which jobs become due.
+    /// - `info.time`: the clock by which jobs become due; it goes backwards only if the server's own does.
     async fn database_time(&self) -> StoreResult<Timestamp>;
 
     /// The concrete store, for an [`Enlist`](crate::Enlist) implementation of the same driver. A wrapper forwards to what it wraps.

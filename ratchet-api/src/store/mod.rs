@@ -6,7 +6,8 @@
 //! Three rules hold for all of them:
 //!
 //! - **The store's clock decides.** No call takes the present time; delays and durations count from the
-//!   [`StoreClock`](crate::StoreClock) that the store was opened with, read by the statement that decides.
+//!   [`StoreClock`](crate::StoreClock) that the store was opened with, which is read during the call, by the statement
+//!   that decides wherever the database can do that.
 //! - **Many in, many out.** Calls take slices and answer one verdict for each item, in order; one bad item never fails
 //!   its neighbours. An `Err` means that the store itself is in trouble, and that any or all of the call may have happened.
 //! - **A retried call is safe.** Ids are made by the caller and writes carry fences, so whoever lost a reply sends the
