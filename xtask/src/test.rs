@@ -23,6 +23,8 @@ pub(crate) const STORES: [(&str, &[Name]); 5] = [
 ];
 /// What the SQL stores share, with the servers that its own tests need.
 const SHARED_SQL: (&str, &[Name]) = ("core", &[Name::Postgres, Name::Mysql, Name::Mariadb]);
+/// What only the tests outside of the suite need.
+const POOLER: (&str, &[Name]) = ("postgres", &[Name::Pgbouncer]);
 /// The integration test that runs the conformance suite of a store.
 const SUITE: &str = "tck";
 
@@ -61,7 +63,8 @@ fn members(workspace: &Path) -> Result<Vec<String>> {
 }
 
 fn servers_for(packages: &[String]) -> Vec<Name> {
-    let users = STORES.iter().chain([&SHARED_SQL]).filter(|(store, _)| packages.contains(&crate_of(store)));
+    let users =
+        STORES.iter().chain([&SHARED_SQL, &POOLER]).filter(|(store, _)| packages.contains(&crate_of(store)));
     let mut needed = Vec::new();
     for server in users.flat_map(|(_, servers)| *servers) {
         if !needed.contains(server) {
@@ -390,13 +393,15 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         assert_eq!(servers_for(&packages(&["ratchet-api", "ratchet-store-memory"])), []);
         assert_eq!(servers_for(&packages(&["ratchet-store-mongodb"])), [Name::Mongodb]);
         assert_eq!(servers_for(&packages(&["ratchet-store-mysql"])), [Name::Mysql, Name::Mariadb]);
+        assert_eq!(servers_for(&packages(&["ratchet-store-postgres"])), [Name::Postgres, Name::Pgbouncer]);
     }
 
     #[test]
     fn what_the_sql_stores_share_needs_every_sql_server_and_none_twice() {
         let every = [Name::Postgres, Name::Mysql, Name::Mariadb];
         assert_eq!(servers_for(&packages(&["ratchet-store-core"])), every);
-        assert_eq!(servers_for(&packages(&["ratchet-store-core", "ratchet-store-postgres"])), every);
+        let both = servers_for(&packages(&["ratchet-store-core", "ratchet-store-postgres"]));
+        assert_eq!(both, [Name::Postgres, Name::Mysql, Name::Mariadb, Name::Pgbouncer]);
     }
 
     #[test]

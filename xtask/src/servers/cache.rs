@@ -209,6 +209,9 @@ pub(crate) struct Record {
     pub(crate) port: u16,
     pub(crate) url: String,
     pub(crate) durable: bool,
+    /// The URL of the server behind it.
+    #[serde(default)]
+    pub(crate) upstream: Option<String>,
 }
 
 impl Record {

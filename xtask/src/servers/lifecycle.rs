@@ -1,6 +1,7 @@
 //! Bringing servers up, down, and telling where they are: the same for all of them.
 
 use std::{
+    collections::BTreeMap,
     fs,
     net::TcpListener,
     path::{Path, PathBuf},
@@ -56,14 +57,19 @@ pub(crate) enum RunningSince {
 pub(crate) fn up(workspace: &Path, names: &[Name], durable: bool) -> Result<Vec<Running>> {
     let cache = Cache::open(workspace)?;
     let _lock = cache.lock_checkout(&Screen::new("servers"))?;
-    let outcomes: Vec<(Name, Result<Running>)> = thread::scope(|scope| {
-        let threads: Vec<_> =
-            names.iter().map(|name| (*name, scope.spawn(|| bring_up(&cache, *name, durable)))).collect();
-        let join = |(name, thread): (Name, thread::ScopedJoinHandle<'_, Result<Running>>)| {
-            (name, thread.join().unwrap_or_else(|_| bail!("the start of {} broke off", name.as_str())))
-        };
-        threads.into_iter().map(join).collect()
-    });
+    let names = with_upstreams(names);
+    let (fronts, backs): (Vec<Name>, Vec<Name>) = names.iter().partition(|name| name.upstream().is_some());
+    let mut outcomes = all_at_once(&backs, |name| bring_up(&cache, name, durable, None));
+    let url_of = |name| {
+        let found = outcomes.iter().find(|(other, _)| *other == name);
+        found.and_then(|(_, outcome)| outcome.as_ref().ok()).map(|server| server.url.clone())
+    };
+    let behind: BTreeMap<Name, Option<String>> =
+        fronts.iter().map(|name| (*name, name.upstream().and_then(url_of))).collect();
+    outcomes.extend(all_at_once(&fronts, |name| {
+        let upstream = behind[&name].as_deref().context("the server behind it cannot be had")?;
+        bring_up(&cache, name, durable, Some(upstream))
+    }));
     let mut running = Vec::new();
     let mut failed = Vec::new();
     for (name, outcome) in outcomes {
@@ -88,6 +94,26 @@ pub(crate) fn up(workspace: &Path, names: &[Name], durable: bool) -> Result<Vec<
     Ok(running)
 }
 
+/// The names, and those of the servers that these pass work on to.
+fn with_upstreams(names: &[Name]) -> Vec<Name> {
+    let mut all: Vec<Name> = names.iter().copied().chain(names.iter().filter_map(|n| n.upstream())).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Does the same for each of them, in threads of their own.
+fn all_at_once<T: Send>(names: &[Name], work: impl Fn(Name) -> Result<T> + Sync) -> Vec<(Name, Result<T>)> {
+    thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = names.iter().map(|name| (*name, scope.spawn(move || work(*name)))).collect();
+        let join = |(name, thread): (Name, thread::ScopedJoinHandle<'_, Result<T>>)| {
+            (name, thread.join().unwrap_or_else(|_| bail!("the work on {} broke off", name.as_str())))
+        };
+        threads.into_iter().map(join).collect()
+    })
+}
+
 fn summary(server: &Running) -> String {
     let since = match server.origin {
         RunningSince::Given => format!("given by {}", server.name.variable()),
@@ -108,14 +134,7 @@ fn summary(server: &Running) -> String {
 pub(crate) fn down(workspace: &Path, names: &[Name], wipe: bool) -> Result<()> {
     let cache = Cache::open(workspace)?;
     let _lock = cache.lock_checkout(&Screen::new("servers"))?;
-    let outcomes: Vec<(Name, Result<&'static str>)> = thread::scope(|scope| {
-        let threads: Vec<_> =
-            names.iter().map(|name| (*name, scope.spawn(|| bring_down(&cache, *name, wipe)))).collect();
-        let join = |(name, thread): (Name, thread::ScopedJoinHandle<'_, Result<&'static str>>)| {
-            (name, thread.join().unwrap_or_else(|_| bail!("the stop broke off")))
-        };
-        threads.into_iter().map(join).collect()
-    });
+    let outcomes = all_at_once(names, |name| bring_down(&cache, name, wipe));
     let mut failures = 0;
     for (name, outcome) in outcomes {
         match outcome {
@@ -193,7 +212,7 @@ fn given_url(name: Name, record: Option<&Record>) -> Option<String> {
     (record.map(|r| &r.url) != Some(&given)).then_some(given)
 }
 
-fn bring_up(cache: &Cache, name: Name, durable: bool) -> Result<Running> {
+fn bring_up(cache: &Cache, name: Name, durable: bool, upstream: Option<&str>) -> Result<Running> {
     let screen = Screen::new(name.as_str());
     let server = name.server();
     let folder = cache.server_folder(name.as_str())?;
@@ -215,6 +234,7 @@ fn bring_up(cache: &Cache, name: Name, durable: bool) -> Result<Running> {
     {
         // Patiently: others may be testing on it with all the connections that it has.
         match usable_within(BUSY_LIMIT, server, &record.url, record.durable, || Ok(())) {
+            Ok(_) if record.upstream.as_deref() != upstream => screen.say("restarting before another server"),
             Ok(answer) if record.durable || !durable => {
                 return done(record.url.clone(), RunningSince::Before, answer);
             }
@@ -226,7 +246,8 @@ fn bring_up(cache: &Cache, name: Name, durable: bool) -> Result<Running> {
         screen.say("died since the last start, restarting");
     }
     let programs = server.provision(cache, &screen)?;
-    let start = Start { cache, name, server, folder: &folder, programs: &programs, screen: &screen };
+    let start =
+        Start { cache, name, server, upstream, folder: &folder, programs: &programs, screen: &screen };
     let (url, answer) = start.run(record.map(|r| r.port), durable)?;
     done(url, RunningSince::Now, answer)
 }
@@ -262,6 +283,7 @@ struct Start<'a> {
     cache: &'a Cache,
     name: Name,
     server: &'a dyn Server,
+    upstream: Option<&'a str>,
     folder: &'a Path,
     programs: &'a Installation,
     screen: &'a Screen,
@@ -277,9 +299,17 @@ impl Start<'_> {
             let (port, _port_lock) = self.free_port(wanted_port.take())?;
             let settings = Settings { port, durable };
             let url = self.server.url(port);
+            let upstream = self.upstream.map(ServerUrl::parse).transpose()?;
+            self.server.configure(self.programs, &place, &settings, upstream.as_ref())?;
             let mut child = self.server.launch(self.programs, &place, &settings).detach(&place.log)?;
             let process = ProcessId::of(child.id());
-            let mut record = Record { process, port, url: url.clone(), durable };
+            let mut record = Record {
+                process,
+                port,
+                url: url.clone(),
+                durable,
+                upstream: self.upstream.map(str::to_owned),
+            };
             record.write(self.folder)?;
             match self.wait(&mut child, &url, durable) {
                 Ok(answer) => {
@@ -335,7 +365,7 @@ impl Start<'_> {
         if let Some(user) = &self.programs.user {
             user.own(&place.data)?;
         }
-        self.screen.say("making an empty database");
+        self.screen.say("making a place for its data");
         self.server.initialise(self.programs, &place)?;
         mark.write(self.folder)?;
         Ok((place, false))
@@ -405,6 +435,13 @@ mod tests {
     fn a_url_is_quoted_for_the_shell() {
         assert_eq!(shell_quoted("mongodb://h/?a=b&c=d"), "'mongodb://h/?a=b&c=d'");
         assert_eq!(shell_quoted("it's"), "'it'\\''s'");
+    }
+
+    #[test]
+    fn a_pooler_comes_with_the_server_behind_it() {
+        assert_eq!(with_upstreams(&[Name::Pgbouncer]), [Name::Postgres, Name::Pgbouncer]);
+        assert_eq!(with_upstreams(&Name::ALL), Name::ALL);
+        assert_eq!(with_upstreams(&[Name::Mysql]), [Name::Mysql]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod lifecycle;
 mod mariadb;
 mod mongodb;
 mod mysql;
+mod pgbouncer;
 mod postgres;
 mod probe;
 mod process;
@@ -28,7 +29,7 @@ use self::{
     screen::Screen,
 };
 
-/// The servers that Ratchet has stores for.
+/// The servers that Ratchet has stores for, and what stands before them in practice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Name {
     /// PostgreSQL
@@ -39,10 +40,13 @@ pub(crate) enum Name {
     Mariadb,
     /// MongoDB, as a replica set of one
     Mongodb,
+    /// PgBouncer in transaction mode, before PostgreSQL
+    Pgbouncer,
 }
 
 impl Name {
-    pub(crate) const ALL: [Self; 4] = [Self::Postgres, Self::Mysql, Self::Mariadb, Self::Mongodb];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Postgres, Self::Mysql, Self::Mariadb, Self::Mongodb, Self::Pgbouncer];
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -50,6 +54,7 @@ impl Name {
             Self::Mysql => "mysql",
             Self::Mariadb => "mariadb",
             Self::Mongodb => "mongodb",
+            Self::Pgbouncer => "pgbouncer",
         }
     }
 
@@ -60,6 +65,7 @@ impl Name {
             Self::Mysql => "RATCHET_TEST_MYSQL_URL",
             Self::Mariadb => "RATCHET_TEST_MARIADB_URL",
             Self::Mongodb => "RATCHET_TEST_MONGODB_URL",
+            Self::Pgbouncer => "RATCHET_TEST_PGBOUNCER_URL",
         }
     }
 
@@ -69,6 +75,15 @@ impl Name {
             Self::Mysql => &mysql::Mysql,
             Self::Mariadb => &mariadb::Mariadb,
             Self::Mongodb => &mongodb::Mongodb,
+            Self::Pgbouncer => &pgbouncer::Pgbouncer,
+        }
+    }
+
+    /// The server that this one only passes work on to.
+    fn upstream(self) -> Option<Self> {
+        match self {
+            Self::Pgbouncer => Some(Self::Postgres),
+            Self::Postgres | Self::Mysql | Self::Mariadb | Self::Mongodb => None,
         }
     }
 }
@@ -80,6 +95,17 @@ trait Server: Sync {
 
     /// Fills an empty data folder.
     fn initialise(&self, programs: &Installation, place: &Place) -> Result<()>;
+
+    /// Writes what the server reads at its start; `upstream` is the server that it passes work on to.
+    fn configure(
+        &self,
+        _programs: &Installation,
+        _place: &Place,
+        _settings: &Settings,
+        _upstream: Option<&ServerUrl>,
+    ) -> Result<()> {
+        Ok(())
+    }
 
     /// The command line of the server.
     fn launch(&self, programs: &Installation, place: &Place, settings: &Settings) -> Launch;
@@ -178,7 +204,7 @@ pub(crate) enum ServersCommand {
 /// Names of servers on the command line.
 #[derive(Debug, Args)]
 pub(crate) struct Names {
-    /// Which servers; all four if none is named
+    /// Which servers; all five if none is named
     #[arg(value_enum, value_name = "NAME")]
     names: Vec<Name>,
 }

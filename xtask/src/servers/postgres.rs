@@ -22,15 +22,7 @@ pub(super) struct Postgres;
 
 impl Server for Postgres {
     fn provision(&self, cache: &Cache, screen: &Screen) -> Result<Installation> {
-        // It refuses to run as root. The distribution's package makes an account for it.
-        let user = match is_root() {
-            true => Some(
-                User::named("postgres")
-                    .or_else(|| User::named("nobody"))
-                    .context("PostgreSQL does not run as root, and there is no other account for it")?,
-            ),
-            false => None,
-        };
+        let user = account()?;
         let (tools, base) = match find() {
             Some(folder) => (Launch::new(folder.join("postgres")), folder),
             None => {
@@ -102,6 +94,17 @@ impl Server for Postgres {
     fn stop_signal(&self) -> &'static str {
         "INT"
     }
+}
+
+/// The account to run as: it refuses to run as root. The distribution's package makes one for it.
+pub(super) fn account() -> Result<Option<User>> {
+    if !is_root() {
+        return Ok(None);
+    }
+    User::named("postgres")
+        .or_else(|| User::named("nobody"))
+        .context("it does not run as root, and there is no other account for it")
+        .map(Some)
 }
 
 fn is_missing(error: &protocol::ServerError) -> bool {
