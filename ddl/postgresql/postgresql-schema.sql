@@ -339,3 +339,7 @@ SELECT
     j.queue_wait_ms, j.job_result::text AS job_result
 FROM ratchet.scheduler_job j
 LEFT JOIN ratchet.scheduler_job_queue q ON q.job_id = j.job_id;
+
+-- Recorded as the migrator would have done. `cargo xtask fix` keeps the checksums.
+INSERT INTO ratchet.ratchet_schema_version (version, applied_at, description, checksum)
+VALUES ('001', date_trunc('milliseconds', clock_timestamp()), 'baseline', 'deb3dbfb49f4c8572dc73f0dd2d519fd1c773fa6131aff4a1957dee289cbaa50');

@@ -144,7 +144,13 @@ pub(super) fn own_versions(shown: &str, manifest: &toml::Table) -> Violations {
     for section in sections {
         for table in TABLES {
             for (name, entry) in section.get(table).and_then(toml::Value::as_table).into_iter().flatten() {
-                if entry.get("workspace").and_then(toml::Value::as_bool) != Some(true) {
+                let inherits = entry.get("workspace").and_then(toml::Value::as_bool) == Some(true);
+                // A crate that tests with itself, or with one that tests with it, names it by its path alone: it is
+                // left out of the package then.
+                let is_left_out = table == "dev-dependencies"
+                    && entry.get("path").is_some()
+                    && entry.get("version").is_none();
+                if !inherits && !is_left_out {
                     found.push(format!("{shown}: `{name}` in [{table}]"));
                 }
             }
@@ -383,6 +389,7 @@ mod tests {
             bad = '1'
             [dev-dependencies]
             worse = { version = '2' }
+            fine = { path = '.', features = ['x'] }
             [target.'cfg(unix)'.build-dependencies]
             worst = { path = '../x' }
         "

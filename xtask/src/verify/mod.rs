@@ -4,6 +4,8 @@
 //! one run shows everything that is wrong.
 
 mod dependencies;
+mod migrations;
+mod packages;
 mod text;
 
 use std::{
@@ -12,7 +14,8 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use serde_json::Value;
 
 use self::dependencies::Graph;
 
@@ -25,7 +28,10 @@ pub(crate) fn verify(workspace: &Path) -> Result<()> {
     report.rule("formatting", "run `cargo xtask fix`", || {
         tool(cargo(workspace).args(["fmt", "--all", "--check", "--", "--color", "never"]))
     });
-    dependency_rules(workspace, &mut report);
+    let metadata = metadata(workspace);
+    dependency_rules(workspace, &metadata, &mut report);
+    package_rules(workspace, &metadata, &mut report);
+    ddl_rules(workspace, &mut report);
     text_rules(workspace, &mut report);
     report.rule("clippy without warnings", "mend the code, or run `cargo xtask fix`", || {
         let args = ["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
@@ -38,8 +44,11 @@ pub(crate) fn verify(workspace: &Path) -> Result<()> {
     report.verdict()
 }
 
-/// Formats, and lets clippy mend what it can.
+/// Formats, lets clippy mend what it can, and brings copies of texts up to date.
 pub(crate) fn fix(workspace: &Path) -> Result<()> {
+    println!("checksums in ddl/, copies of migrations");
+    migrations::write_records(workspace)?;
+    migrations::write_copies(workspace)?;
     let steps: [&[&str]; 2] = [
         &["clippy", "--fix", "--allow-dirty", "--allow-staged", "--workspace", "--all-targets"],
         &["fmt", "--all"],
@@ -53,19 +62,15 @@ pub(crate) fn fix(workspace: &Path) -> Result<()> {
     Ok(())
 }
 
-fn dependency_rules(workspace: &Path, report: &mut Report) {
-    let graph = metadata(workspace);
+fn dependency_rules(workspace: &Path, metadata: &Result<Value>, report: &mut Report) {
+    let graph = known(metadata).and_then(Graph::parse);
     for rule in dependencies::RULES {
-        report.rule(rule.name, rule.remedy, || match &graph {
-            Ok(graph) => Ok((rule.check)(graph)),
-            Err(err) => bail!("{err:#}"),
-        });
+        report.rule(rule.name, rule.remedy, || Ok((rule.check)(known(&graph)?)));
     }
     let remedy = "write `name.workspace = true`, and the version into the workspace's Cargo.toml";
     report.rule("versions stand in the workspace table only", remedy, || {
-        let graph = graph.as_ref().map_err(|err| anyhow::anyhow!("{err:#}"))?;
         let mut found = Vec::new();
-        for manifest in graph.manifests() {
+        for manifest in known(&graph)?.manifests() {
             let text = std::fs::read_to_string(manifest)?;
             let shown = manifest.strip_prefix(workspace).unwrap_or(manifest).display().to_string();
             let parsed = text.parse().with_context(|| shown.clone())?;
@@ -73,6 +78,40 @@ fn dependency_rules(workspace: &Path, report: &mut Report) {
         }
         Ok(found)
     });
+}
+
+/// What several rules need, or why none of them can be checked.
+fn known<T>(found: &Result<T>) -> Result<&T> {
+    found.as_ref().map_err(|err| anyhow!("{err:#}"))
+}
+
+fn package_rules(workspace: &Path, metadata: &Result<Value>, report: &mut Report) {
+    let packages = known(metadata).and_then(packages::published);
+    let remedy = "complete the manifest; a crate that is not for others has `publish = false`";
+    report.rule("manifests say what a registry asks for", remedy, || {
+        Ok(known(&packages)?.iter().flat_map(packages::Package::manifest_faults).collect())
+    });
+    let remedy = "keep what a crate includes in its own folder, or a copy that `cargo xtask fix` writes";
+    report.rule("published crates hold all that they include", remedy, || {
+        let mut found = Vec::new();
+        for package in known(&packages)? {
+            let list = ["package", "--list", "--allow-dirty", "--offline", "--package", &package.name];
+            let out = cargo(workspace).args(list).output().context("cannot run cargo package")?;
+            if !out.status.success() {
+                bail!("cargo package: {}", String::from_utf8_lossy(&out.stderr).trim());
+            }
+            found.extend(package.missing(&String::from_utf8(out.stdout)?)?);
+        }
+        Ok(found)
+    });
+}
+
+fn ddl_rules(workspace: &Path, report: &mut Report) {
+    report.rule("stores carry the migrations of ddl/", "run `cargo xtask fix`", || {
+        migrations::copies(workspace)
+    });
+    let remedy = "run `cargo xtask fix`; write a row that is missing at the end of the file";
+    report.rule("clean installs record their migrations", remedy, || migrations::records(workspace));
 }
 
 fn text_rules(workspace: &Path, report: &mut Report) {
@@ -98,7 +137,7 @@ fn text_rules(workspace: &Path, report: &mut Report) {
     );
 }
 
-fn metadata(workspace: &Path) -> Result<Graph> {
+fn metadata(workspace: &Path) -> Result<Value> {
     let out = cargo(workspace)
         .args(["metadata", "--locked", "--format-version", "1"])
         .stderr(Stdio::piped())
@@ -107,7 +146,7 @@ fn metadata(workspace: &Path) -> Result<Graph> {
     if !out.status.success() {
         bail!("cargo metadata: {}", String::from_utf8_lossy(&out.stderr).trim());
     }
-    Graph::parse(&serde_json::from_slice(&out.stdout)?)
+    Ok(serde_json::from_slice(&out.stdout)?)
 }
 
 fn cargo(workspace: &Path) -> Command {
