@@ -1,5 +1,6 @@
 //! Project commands: `cargo xtask --help`.
 
+mod bench;
 mod contracts;
 mod mutants;
 mod requirements;
@@ -37,6 +38,11 @@ enum Command {
     Test,
     /// The conformance suite of stores: run it, list it, check it against the contract and with mutants
     Tck(tck::TckCommand),
+    /// Benchmarks of stores on durable servers, which it starts and stops by itself
+    ///
+    /// Builds for release, which takes a while the first time. Servers that are up but not durable are started anew.
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
     /// Which tests show which requirement
     Requirements(requirements::RequirementsCommand),
     /// Check formatting, lints, documentation, dependencies and texts; changes nothing
@@ -53,6 +59,7 @@ fn main() -> ExitCode {
         Command::Servers(command) => servers::run(command, &workspace),
         Command::Test => test::test(&workspace),
         Command::Tck(command) => tck::run(command, &workspace),
+        Command::Bench(command) => bench::run(command, &workspace),
         Command::Requirements(command) => requirements::run(command, &workspace),
         Command::Verify => verify::verify(&workspace),
         Command::Fix => verify::fix(&workspace),

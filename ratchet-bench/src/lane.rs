@@ -1,0 +1,110 @@
+//! One task with one connection that puts jobs in and gets them done: through the store, or by hand.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use async_trait::async_trait;
+use ratchet_api::store::{ClaimRequest, JobStore, Loaded};
+use ratchet_api::{End, Inserted, JobClaim, NewJob, NodeInfo, Outcome, Owner, Run, Submission, Verdict};
+
+use crate::store::payload;
+
+/// How long the bodies of the jobs say that they ran.
+pub(crate) const RUN: Run = Run { started_ago: Duration::from_millis(2), ran_for: Duration::from_millis(1) };
+
+/// The steps of a job's life. What is claimed stays with the lane until it is committed.
+#[async_trait]
+pub(crate) trait Lane: Send {
+    /// Makes jobs ready to be inserted, so that making them costs no measured time.
+    fn prepare(&mut self, jobs: usize, batch: usize) -> Result<()>;
+
+    /// Inserts the next batch; answers how many jobs that were.
+    async fn insert(&mut self) -> Result<usize>;
+
+    /// Takes up to so many jobs; answers how many.
+    async fn claim(&mut self, limit: usize) -> Result<usize>;
+
+    /// Reads the jobs that were taken.
+    async fn load(&mut self) -> Result<()>;
+
+    /// Records their success.
+    async fn commit(&mut self) -> Result<()>;
+
+    /// Records their success and takes the next.
+    async fn commit_and_claim(&mut self, limit: usize) -> Result<usize>;
+}
+
+/// Through the store.
+pub(crate) struct StoreLane {
+    store: Arc<dyn JobStore>,
+    owner: Owner,
+    ready: VecDeque<Vec<Submission>>,
+    held: Vec<JobClaim>,
+}
+
+impl StoreLane {
+    pub(crate) async fn join(store: Arc<dyn JobStore>) -> Result<Self> {
+        const LEASE: Duration = Duration::from_secs(24 * 3600);
+        let owner = Owner::incarnate("bench");
+        store.join(&NodeInfo::new(owner.clone()), LEASE).await?;
+        Ok(Self { store, owner, ready: VecDeque::new(), held: Vec::new() })
+    }
+
+    fn outcomes(&self) -> Vec<Outcome> {
+        let succeeded = |claim: &JobClaim| {
+            let mut outcome = Outcome::new(claim.id, claim.fence, End::Succeeded { result: None });
+            outcome.run = Some(RUN);
+            outcome
+        };
+        self.held.iter().map(succeeded).collect()
+    }
+}
+
+#[async_trait]
+impl Lane for StoreLane {
+    fn prepare(&mut self, jobs: usize, batch: usize) -> Result<()> {
+        let payload = payload()?;
+        let submission = || Submission::single(NewJob::new(payload.clone()));
+        let jobs: Vec<Submission> = std::iter::repeat_with(submission).take(jobs).collect();
+        self.ready = jobs.chunks(batch).map(<[_]>::to_vec).collect();
+        Ok(())
+    }
+
+    async fn insert(&mut self) -> Result<usize> {
+        let Some(batch) = self.ready.pop_front() else { return Ok(0) };
+        let inserted = self.store.insert(&batch).await?;
+        ensure!(inserted.iter().all(|verdict| *verdict == Inserted::New), "a job was not stored");
+        Ok(inserted.len())
+    }
+
+    async fn claim(&mut self, limit: usize) -> Result<usize> {
+        self.held = self.store.claim(&ClaimRequest::new(self.owner.clone(), limit)).await?;
+        Ok(self.held.len())
+    }
+
+    async fn load(&mut self) -> Result<()> {
+        let claims: Vec<_> = self.held.iter().map(|claim| (claim.id, claim.fence)).collect();
+        let loaded = self.store.load(&claims).await?;
+        ensure!(loaded.iter().all(|loaded| matches!(loaded, Loaded::Job(..))), "a job was not loaded");
+        Ok(())
+    }
+
+    async fn commit(&mut self) -> Result<()> {
+        recorded(&self.store.commit(&self.owner, &self.outcomes()).await?)
+    }
+
+    async fn commit_and_claim(&mut self, limit: usize) -> Result<usize> {
+        let request = ClaimRequest::new(self.owner.clone(), limit);
+        let (verdicts, claims) = self.store.commit_and_claim(&self.owner, &self.outcomes(), &request).await?;
+        self.held = claims;
+        recorded(&verdicts)?;
+        Ok(self.held.len())
+    }
+}
+
+fn recorded(verdicts: &[Verdict]) -> Result<()> {
+    ensure!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Recorded(_))), "an outcome was refused");
+    Ok(())
+}

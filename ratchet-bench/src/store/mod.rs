@@ -1,0 +1,112 @@
+//! What differs between stores. A new one is one more file here.
+
+mod fill;
+mod memory;
+mod mongodb;
+mod postgres;
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use async_trait::async_trait;
+use clap::ValueEnum;
+use ratchet_api::store::{ClaimRequest, JobStore};
+use ratchet_api::{JobId, StoreClock};
+use serde::Serialize;
+
+use crate::backlog::Backlog;
+use crate::lane::Lane;
+use crate::usage::{Usage, own_cpu};
+
+pub(crate) use fill::{Progress, payload};
+
+/// The stores that can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StoreName {
+    Memory,
+    Postgres,
+    Mongodb,
+}
+
+/// The store of this name, on the server that the environment tells.
+pub(crate) async fn open(name: StoreName) -> Result<Box<dyn Bench>> {
+    Ok(match name {
+        StoreName::Memory => Box::new(memory::Memory),
+        StoreName::Postgres => Box::new(postgres::Postgres::open().await?),
+        StoreName::Mongodb => Box::new(mongodb::Mongo::open()?),
+    })
+}
+
+/// A store and its server.
+#[async_trait]
+pub(crate) trait Bench: Send + Sync {
+    fn name(&self) -> &'static str;
+
+    /// What readers should know before they believe a figure.
+    async fn remarks(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
+    /// The least share of the probe's speed, at batches of 500, that is good enough.
+    fn least_of_probe(&self) -> Option<f64> {
+        None
+    }
+
+    /// What was used so far.
+    async fn usage(&self) -> Result<Usage> {
+        Ok(Usage { client_cpu: own_cpu(), ..Usage::default() })
+    }
+
+    /// Makes an empty place for jobs.
+    async fn place(&self) -> Result<Box<dyn Place>>;
+}
+
+/// A place for jobs: a schema, a file, a database.
+#[async_trait]
+pub(crate) trait Place: Send + Sync {
+    /// Opens the store on it.
+    async fn connect(&self, clock: StoreClock, connections: usize) -> Result<Arc<dyn JobStore>>;
+
+    /// Stores a backlog. The store itself can do it; behind its back it may go faster.
+    async fn fill(&self, backlog: Backlog, progress: &mut Progress) -> Result<()> {
+        let store = self.connect(StoreClock::Server, 1).await?;
+        fill::through(store.as_ref(), backlog, progress).await
+    }
+
+    /// Does what the server would do by itself after a while: statistics, hint bits, a checkpoint.
+    async fn tidy(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The best jobs of a queue by the literal rule, found by sorting all that are due: in the database if it can.
+    async fn literal(&self, backlog: Backlog, queue: &str, limit: usize) -> Result<Vec<JobId>> {
+        Ok(backlog.best(queue, limit))
+    }
+
+    /// How many rows the claim that took this job has locked, if that can be found out.
+    async fn locked_with(&self, _job: JobId) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
+    /// How the database finds the rows of this claim, if it tells. No step may read more than `most` rows.
+    async fn plan(&self, _clock: StoreClock, _request: &ClaimRequest, _most: u64) -> Result<Option<Plan>> {
+        Ok(None)
+    }
+
+    /// The same work by hand: connections of its own to tables of its own.
+    async fn probe(&self, _lanes: usize) -> Result<Option<Vec<Box<dyn Lane>>>> {
+        Ok(None)
+    }
+
+    /// Removes everything.
+    async fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// What the database said about the way that it takes.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Plan {
+    /// What grows with the backlog.
+    pub(crate) objections: Vec<String>,
+    /// The most rows that any step read.
+    pub(crate) most_read: Option<u64>,
+}

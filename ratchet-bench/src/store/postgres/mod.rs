@@ -1,0 +1,161 @@
+//! The PostgreSQL store: a schema for each place.
+
+mod explain;
+mod fill;
+mod probe;
+
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use async_trait::async_trait;
+use ratchet_api::store::{ClaimRequest, JobStore};
+use ratchet_api::{JobId, StoreClock};
+use ratchet_store_postgres::{PostgresOptions, PostgresStore, Schema};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection as _, PgConnection, Row as _};
+use tokio::sync::Mutex;
+use uuid::Uuid;
+
+use super::{Bench, Place, Plan, Progress};
+use crate::backlog::{BOOST, Backlog};
+use crate::lane::Lane;
+use crate::usage::{Usage, family_cpu, own_cpu};
+
+const URL: &str = "RATCHET_TEST_POSTGRES_URL";
+
+pub(super) struct Postgres {
+    url: String,
+    side: Mutex<PgConnection>,
+    /// The process that serves `side`, if it runs on this machine.
+    worker: Option<u32>,
+}
+
+impl Postgres {
+    pub(super) async fn open() -> Result<Self> {
+        let url = std::env::var(URL).with_context(|| format!("{URL} is not set"))?;
+        let mut side = PgConnection::connect(&url).await?;
+        let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut side).await?;
+        let is_here =
+            std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.contains("postgres"));
+        Ok(Self { url, side: Mutex::new(side), worker: is_here.then_some(pid.unsigned_abs()) })
+    }
+}
+
+#[async_trait]
+impl Bench for Postgres {
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    async fn remarks(&self) -> Result<Vec<String>> {
+        const DURABLE: [&str; 3] = ["fsync", "synchronous_commit", "full_page_writes"];
+        let mut side = self.side.lock().await;
+        let mut remarks = Vec::new();
+        let version: String = sqlx::query_scalar("SELECT version()").fetch_one(&mut *side).await?;
+        remarks.push(version);
+        for setting in DURABLE {
+            let value: String =
+                sqlx::query_scalar("SELECT current_setting($1)").bind(setting).fetch_one(&mut *side).await?;
+            if value != "on" {
+                remarks.push(format!(
+                    "WARNING: {setting} is {value}: these figures are NOT those of a durable server"
+                ));
+            }
+        }
+        Ok(remarks)
+    }
+
+    fn least_of_probe(&self) -> Option<f64> {
+        Some(0.8)
+    }
+
+    async fn usage(&self) -> Result<Usage> {
+        let position = sqlx::query_scalar("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint");
+        let position: i64 = position.fetch_one(&mut *self.side.lock().await).await?;
+        let server_cpu = self.worker.and_then(family_cpu);
+        Ok(Usage { client_cpu: own_cpu(), server_cpu, log_bytes: u64::try_from(position).ok() })
+    }
+
+    async fn place(&self) -> Result<Box<dyn Place>> {
+        let schema = format!("bench_{:016x}", rand::random::<u64>());
+        let place = PgPlace { url: self.url.clone(), schema };
+        place.store(&self.url, StoreClock::Server, 1).await?.create_schema().await?;
+        Ok(Box::new(place))
+    }
+}
+
+struct PgPlace {
+    url: String,
+    schema: String,
+}
+
+impl PgPlace {
+    async fn store(&self, url: &str, clock: StoreClock, connections: usize) -> Result<PostgresStore> {
+        let mut options = PostgresOptions::default();
+        options.schema = Schema::new(self.schema.clone())?;
+        options.clock = clock;
+        options.connections = connections;
+        options.operation_timeout = Duration::from_secs(600);
+        Ok(PostgresStore::connect(url, options).await?)
+    }
+
+    /// A connection that finds this place's tables by their bare names.
+    async fn connection(&self) -> Result<PgConnection> {
+        let options = PgConnectOptions::from_str(&self.url)?.options([("search_path", &self.schema)]);
+        Ok(PgConnection::connect_with(&options).await?)
+    }
+}
+
+#[async_trait]
+impl Place for PgPlace {
+    async fn connect(&self, clock: StoreClock, connections: usize) -> Result<Arc<dyn JobStore>> {
+        Ok(Arc::new(self.store(&self.url, clock, connections).await?))
+    }
+
+    async fn fill(&self, backlog: Backlog, progress: &mut Progress) -> Result<()> {
+        fill::fill(&mut self.connection().await?, backlog, progress).await
+    }
+
+    async fn tidy(&self) -> Result<()> {
+        let mut connection = self.connection().await?;
+        for command in ["VACUUM ANALYZE scheduler_job_queue", "VACUUM ANALYZE scheduler_job", "CHECKPOINT"] {
+            sqlx::raw_sql(command).execute(&mut connection).await?;
+        }
+        Ok(())
+    }
+
+    async fn literal(&self, backlog: Backlog, queue: &str, limit: usize) -> Result<Vec<JobId>> {
+        let ids = sqlx::query_scalar::<_, Uuid>(include_str!("literal.sql"))
+            .bind(queue)
+            .bind(backlog.now.to_datetime())
+            .bind(BOOST.as_secs_f64())
+            .bind(i64::try_from(limit)?)
+            .fetch_all(&mut self.connection().await?)
+            .await?;
+        Ok(ids.into_iter().map(JobId::from_uuid).collect())
+    }
+
+    /// Row locks are kept in the rows, also when their transaction has ended: what it wrote has its number as `xmin`,
+    /// what it only locked as `xmax`.
+    async fn locked_with(&self, job: JobId) -> Result<Option<u64>> {
+        let touched = "SELECT count(*) FROM scheduler_job_queue q, scheduler_job_queue one \
+                       WHERE one.job_id = $1 AND (q.xmin = one.xmin OR q.xmax = one.xmin)";
+        let row = sqlx::query(touched).bind(job.as_uuid()).fetch_one(&mut self.connection().await?).await?;
+        Ok(u64::try_from(row.try_get::<i64, _>(0)?).ok())
+    }
+
+    async fn plan(&self, clock: StoreClock, request: &ClaimRequest, most: u64) -> Result<Option<Plan>> {
+        explain::plan(self, clock, request, most).await
+    }
+
+    async fn probe(&self, lanes: usize) -> Result<Option<Vec<Box<dyn Lane>>>> {
+        probe::lanes(self, lanes).await.map(Some)
+    }
+
+    async fn close(self: Box<Self>) -> Result<()> {
+        let store = self.store(&self.url, StoreClock::Server, 1).await?;
+        Ok(store.drop_schema().await?)
+    }
+}

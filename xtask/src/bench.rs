@@ -1,0 +1,82 @@
+//! `cargo xtask bench …`: starts what a benchmark needs, then builds and runs `ratchet-bench`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+
+use crate::{
+    servers::{self, Name},
+    test::STORES,
+};
+
+/// `cargo xtask bench …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Claims at 1 k, 10 k, 100 k and 1 M due jobs: speed, order, locks and plan
+    ///
+    /// Fails if a claim slows down to more than twice from the smallest backlog to the largest, takes other jobs
+    /// than the literal order, locks what it does not take, or reads more than the heads of the queues.
+    #[command(after_help = "Examples:\n  \
+        cargo xtask bench claim --store postgres\n  \
+        cargo xtask bench claim --store memory --quick")]
+    Claim(Options),
+    /// Insert, claim, load and commit through a store without an engine, beside the same work by hand
+    ///
+    /// In batches of 1, 50 and 500 on 1, 2 and 4 connections. Fails if the store does not reach its share of the
+    /// hand-written probe at batches of 500.
+    #[command(after_help = "Examples:\n  \
+        cargo xtask bench spi --store postgres\n  \
+        cargo xtask bench spi --store postgres --json spi.json")]
+    Spi(Options),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// The store: memory, postgres, mongodb, sqlite
+    #[arg(long)]
+    store: String,
+    /// Small sizes, for a first look; only wrong answers fail, not slow ones
+    #[arg(long)]
+    quick: bool,
+    /// Also write the figures to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Carries a `bench` command out.
+pub(crate) fn run(command: &BenchCommand, workspace: &Path) -> Result<()> {
+    let (name, options) = match command {
+        BenchCommand::Claim(options) => ("claim", options),
+        BenchCommand::Spi(options) => ("spi", options),
+    };
+    let Some((_, needed)) = STORES.iter().find(|(store, _)| *store == options.store) else {
+        bail!("there is no store {}; see `cargo xtask bench {name} --help`", options.store);
+    };
+    let before = servers::running(workspace)?;
+    let outcome = start_and_run(name, options, needed, workspace);
+    let ours: Vec<Name> = needed.iter().copied().filter(|name| !before.contains(name)).collect();
+    let stopped = if ours.is_empty() { Ok(()) } else { servers::down(workspace, &ours, false) };
+    outcome.and(stopped)
+}
+
+/// Servers are durable here: a figure without the cost of safety is no figure.
+fn start_and_run(name: &str, options: &Options, needed: &[Name], workspace: &Path) -> Result<()> {
+    let running = if needed.is_empty() { Vec::new() } else { servers::up(workspace, needed, true)? };
+    let mut command = crate::cargo();
+    command
+        .args(["run", "--release", "--quiet", "--package", "ratchet-bench", "--", name])
+        .args(["--store", &options.store])
+        .envs(running.iter().map(|server| (server.name.variable(), &server.url)))
+        .current_dir(workspace);
+    if options.quick {
+        command.arg("--quick");
+    }
+    if let Some(file) = &options.json {
+        command.arg("--json").arg(std::path::absolute(file)?);
+    }
+    match command.status().context("cannot run cargo")?.success() {
+        true => Ok(()),
+        false => bail!("bench {name} failed for the {} store", options.store),
+    }
+}
