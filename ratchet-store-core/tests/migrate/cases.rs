@@ -3,7 +3,7 @@
 use ratchet_store_core::migrate::{MigrateError, Progress, Refusal, Scripts, State, Version};
 use ratchet_store_core::{Namespace, SchemaMigrator};
 
-use crate::list;
+use crate::harness::list;
 use crate::place::{Place, Product};
 
 const ALL: &[Product] = &Product::ALL;

@@ -8,7 +8,7 @@ use ratchet_store_core::transient::rerun;
 use tokio::sync::Barrier;
 
 use crate::cases::quietly;
-use crate::list;
+use crate::harness::list;
 use crate::place::{Client, Place, Product};
 
 const ALL: &[Product] = &Product::ALL;

@@ -6,7 +6,7 @@ use ratchet_store_core::migrate::{MigrateError, Progress};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::cases::{IN_DOUBT, quietly, versions};
-use crate::list;
+use crate::harness::list;
 use crate::place::{Client, Place, Product, eventually};
 use crate::victim;
 

@@ -48,8 +48,13 @@ impl Product {
         self.dialect() != Dialect::MySql
     }
 
+    /// The variable that says where the server is.
+    pub(crate) fn variable(self) -> String {
+        format!("RATCHET_TEST_{}_URL", self.name().to_uppercase())
+    }
+
     fn url(self) -> String {
-        let variable = format!("RATCHET_TEST_{}_URL", self.name().to_uppercase());
+        let variable = self.variable();
         std::env::var(&variable).unwrap_or_else(|_| {
             panic!(
                 "{variable} is not set; run `cargo xtask test`, or set it as `cargo xtask servers env` says"
@@ -86,6 +91,12 @@ impl Place {
         Self { product, namespace, name, file, _folder: None }
     }
 
+    /// The place next door, for what is to be compared. Cleared away together with this one.
+    pub(crate) fn twin(&self) -> Self {
+        let twin = Self::at(self.product, format!("{}_twin", self.name), self.file.with_file_name("twin.db"));
+        Self { _folder: self._folder.clone(), ..twin }
+    }
+
     pub(crate) fn file(&self) -> &PathBuf {
         &self.file
     }
@@ -107,7 +118,7 @@ impl Place {
         PgConnectOptions::from_str(&self.product.url()).expect("a URL of PostgreSQL")
     }
 
-    fn mysql(&self) -> MySqlConnectOptions {
+    pub(crate) fn mysql(&self) -> MySqlConnectOptions {
         MySqlConnectOptions::from_str(&self.product.url()).expect("a URL of MySQL")
     }
 
@@ -196,6 +207,26 @@ impl Client {
             Connection::Sqlite(connection) => fetch!(connection),
         };
         number.unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    /// The first column of every row of a query; `names` are bound in their order.
+    pub(crate) async fn texts(&mut self, text: &'static str, names: &[&str]) -> Vec<String> {
+        let sql = self.compile(text);
+        macro_rules! fetch {
+            ($connection:expr) => {{
+                let mut query = sqlx::query_scalar(sql);
+                for name in names {
+                    query = query.bind(*name);
+                }
+                query.fetch_all($connection).await
+            }};
+        }
+        let texts = match &mut self.connection {
+            Connection::Postgres(connection) => fetch!(connection),
+            Connection::MySql(connection) => fetch!(connection),
+            Connection::Sqlite(connection) => fetch!(connection),
+        };
+        texts.unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
     /// How many rows a table has; nothing if there is no such table.

@@ -7,6 +7,8 @@ use std::time::Duration;
 use crate::place::{Place, Product};
 
 const VARIABLE: &str = "RATCHET_TEST_VICTIM";
+/// Stands between the parts of an order. No name and no script has it.
+const MARK: char = '\u{1f}';
 
 /// What the process is to do.
 pub(crate) struct Victim {
@@ -15,14 +17,14 @@ pub(crate) struct Victim {
 }
 
 impl Victim {
-    /// Reads what [`start`] wrote: product, name, file, and scripts, each in a line.
+    /// Reads what [`start`] wrote: product, name, file, and scripts.
     pub(crate) fn from_env() -> Option<Self> {
         let order = std::env::var(VARIABLE).ok()?;
-        let mut lines = order.lines();
-        let mut next = || lines.next().expect("a whole order").to_owned();
+        let mut parts = order.split(MARK);
+        let mut next = || parts.next().expect("a whole order").to_owned();
         let (product, name, file) = (next(), next(), next());
         let product = Product::ALL.into_iter().find(|known| known.name() == product).expect("a product");
-        let scripts: Vec<&str> = lines.collect();
+        let scripts: Vec<&str> = parts.collect();
         let files = scripts.chunks(2).map(|script| (script[0].to_owned(), &*script[1].to_owned().leak()));
         Some(Self { place: Place::at(product, name, file.into()), files: files.collect() })
     }
@@ -31,7 +33,8 @@ impl Victim {
     pub(crate) fn migrate(self) -> ! {
         let files: Vec<(&str, &'static str)> =
             self.files.iter().map(|(name, sql)| (name.as_str(), *sql)).collect();
-        let migrator = self.place.migrator(&files).table_wait(Duration::from_secs(600));
+        let for_ever = Duration::from_secs(600);
+        let migrator = self.place.migrator(&files).table_wait(for_ever).lock_wait(for_ever);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let tell = |line: String| {
             println!("{line}");
@@ -49,15 +52,24 @@ pub(crate) struct Prey {
     told: Lines<BufReader<ChildStdout>>,
 }
 
-/// Starts a process that applies these scripts. Their texts have one line each.
+/// Starts a process that applies these scripts.
 pub(crate) fn start(place: &Place, files: &[(&str, &'static str)]) -> Prey {
-    let mut order = format!("{}\n{}\n{}", place.product.name(), place.name, place.file().display());
-    for (name, sql) in files {
-        assert!(!sql.contains('\n'));
-        order += &format!("\n{name}\n{sql}");
-    }
+    start_with(place, files, &[])
+}
+
+/// Starts a process that applies these scripts, in another environment.
+pub(crate) fn start_with(
+    place: &Place,
+    files: &[(&str, &'static str)],
+    environment: &[(String, String)],
+) -> Prey {
+    let file = place.file().display().to_string();
+    let mut order = vec![place.product.name(), place.name.as_str(), file.as_str()];
+    order.extend(files.iter().flat_map(|(name, sql)| [*name, *sql]));
+    let order = order.join(&MARK.to_string());
     let mut child = Command::new(std::env::current_exe().expect("this program"))
         .env(VARIABLE, order)
+        .envs(environment.iter().cloned())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
