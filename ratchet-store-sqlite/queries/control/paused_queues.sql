@@ -1,0 +1,1 @@
+SELECT p.queue FROM ratchet.scheduler_queue_pause p ORDER BY p.queue

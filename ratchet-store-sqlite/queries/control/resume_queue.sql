@@ -1,0 +1,1 @@
+DELETE FROM ratchet.scheduler_queue_pause WHERE queue = :queue

@@ -1,0 +1,3 @@
+UPDATE ratchet.scheduler_job
+SET rec_status = CASE WHEN :paused THEN 'P' ELSE 'A' END, version = version + 1
+WHERE job_id = :job_id

@@ -1,0 +1,3 @@
+SELECT EXISTS (
+    SELECT 1 FROM ratchet.scheduler_job_queue q WHERE q.status = 'RUNNING' AND q.picked_by = :owner
+) AS holds_jobs
