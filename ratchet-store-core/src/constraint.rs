@@ -17,6 +17,15 @@ pub trait ConstraintDetector {
     /// Passing trouble: trying again may help. If the connection broke during a commit, all of it may have happened.
     fn is_transient(&self, error: &sqlx::Error) -> bool;
 
+    /// A table or a column is not there: the schema is missing or of another version.
+    fn is_schema_missing(&self, error: &sqlx::Error) -> bool;
+
+    /// The server does not let this user in.
+    fn is_access_denied(&self, error: &sqlx::Error) -> bool;
+
+    /// Somebody, or a timeout of the server, stopped the statement.
+    fn is_statement_canceled(&self, error: &sqlx::Error) -> bool;
+
     /// The server gave up this transaction for the sake of others, or did not get a lock in time: once it is rolled
     /// back, nothing of it happened. Every lost race is [transient](Self::is_transient) too.
     fn is_lost_race(&self, error: &sqlx::Error) -> bool;
@@ -39,6 +48,18 @@ impl ConstraintDetector for Dialect {
         }
     }
 
+    fn is_schema_missing(&self, error: &sqlx::Error) -> bool {
+        self.meaning(error) == Some(Meaning::SchemaMissing)
+    }
+
+    fn is_access_denied(&self, error: &sqlx::Error) -> bool {
+        self.meaning(error) == Some(Meaning::AccessDenied)
+    }
+
+    fn is_statement_canceled(&self, error: &sqlx::Error) -> bool {
+        self.meaning(error) == Some(Meaning::Canceled)
+    }
+
     fn is_lost_race(&self, error: &sqlx::Error) -> bool {
         self.meaning(error) == Some(Meaning::LostRace)
     }
@@ -51,15 +72,19 @@ enum Meaning {
     LostRace,
     /// The server or the way to it is in trouble.
     Passing,
+    SchemaMissing,
+    AccessDenied,
+    Canceled,
 }
 
 impl Dialect {
     fn meaning(self, error: &sqlx::Error) -> Option<Meaning> {
-        let code = self.code(error.as_database_error()?)?;
+        let error = error.as_database_error()?;
+        let code = self.code(error)?;
         match self {
             Self::Postgres => postgres(&code),
             Self::MySql => mysql(code.parse().ok()?),
-            Self::Sqlite => sqlite(code.parse().ok()?),
+            Self::Sqlite => sqlite(code.parse().ok()?, error.message()),
         }
     }
 
@@ -90,9 +115,13 @@ fn postgres(sqlstate: &str) -> Option<Meaning> {
         "23503" => Some(Meaning::ForeignKey),
         // Serialization failure, deadlock, lock not available.
         "40001" | "40P01" | "55P03" => Some(Meaning::LostRace),
-        // Shutdown, crash, starting up; too many connections. A cancelled statement (57014) was cancelled on purpose.
-        "57P01" | "57P02" | "57P03" | "57P05" | "53300" => Some(Meaning::Passing),
-        code if code.starts_with("08") => Some(Meaning::Passing),
+        // Shutdown, crash, starting up.
+        "57P01" | "57P02" | "57P03" | "57P05" => Some(Meaning::Passing),
+        "57014" => Some(Meaning::Canceled),
+        // No such table, column, schema.
+        "42P01" | "42703" | "3F000" => Some(Meaning::SchemaMissing),
+        code if code.starts_with("08") || code.starts_with("53") => Some(Meaning::Passing),
+        code if code.starts_with("28") => Some(Meaning::AccessDenied),
         _ => None,
     }
 }
@@ -107,11 +136,16 @@ fn mysql(number: u16) -> Option<Meaning> {
         1020 | 1205 | 1213 | 3572 => Some(Meaning::LostRace),
         // Too many connections, shutdown, network trouble (4), connection killed (MariaDB), idle for too long.
         1040 | 1053 | 1158..=1161 | 1927 | 4031 => Some(Meaning::Passing),
+        // Interrupted, and the two servers' ways to say that a statement took too long.
+        1317 | 1969 | 3024 => Some(Meaning::Canceled),
+        // No such database, column, table.
+        1049 | 1054 | 1146 => Some(Meaning::SchemaMissing),
+        1044 | 1045 | 1698 => Some(Meaning::AccessDenied),
         _ => None,
     }
 }
 
-fn sqlite(extended: u32) -> Option<Meaning> {
+fn sqlite(extended: u32, message: &str) -> Option<Meaning> {
     /// The low byte of an extended code is the primary one.
     const PRIMARY: u32 = 0xff;
     match extended {
@@ -120,6 +154,10 @@ fn sqlite(extended: u32) -> Option<Meaning> {
         787 => Some(Meaning::ForeignKey),
         // Busy and locked in all their forms, such as 517, busy because of an old snapshot.
         code if matches!(code & PRIMARY, 5 | 6) => Some(Meaning::LostRace),
+        // A plain error has no code of its own, only words.
+        1 if message.starts_with("no such table") || message.starts_with("no such column") => {
+            Some(Meaning::SchemaMissing)
+        }
         _ => None,
     }
 }
@@ -178,7 +216,7 @@ mod tests {
     // shows: S173
     #[test]
     fn postgresql_is_read_by_its_sqlstate() {
-        use Meaning::{ForeignKey, LostRace, Passing, Unique};
+        use Meaning::{AccessDenied, Canceled, ForeignKey, LostRace, Passing, SchemaMissing, Unique};
         for (code, meaning) in [
             ("23505", Some(Unique)),
             ("23503", Some(ForeignKey)),
@@ -191,9 +229,13 @@ mod tests {
             ("08006", Some(Passing)),
             ("08P01", Some(Passing)),
             ("53300", Some(Passing)),
-            ("57014", None),
+            ("57014", Some(Canceled)),
             ("23502", None),
-            ("42P01", None),
+            ("42P01", Some(SchemaMissing)),
+            ("42703", Some(SchemaMissing)),
+            ("3F000", Some(SchemaMissing)),
+            ("28P01", Some(AccessDenied)),
+            ("42601", None),
             ("", None),
         ] {
             assert_eq!(Dialect::Postgres.meaning(&error(code)), meaning, "{code}");
@@ -226,7 +268,7 @@ mod tests {
     // shows: S173
     #[test]
     fn mysql_is_read_by_its_error_number() {
-        use Meaning::{ForeignKey, LostRace, Passing, Unique};
+        use Meaning::{AccessDenied, Canceled, ForeignKey, LostRace, Passing, SchemaMissing, Unique};
         for (number, meaning) in [
             (1062, Some(Unique)),
             (1586, Some(Unique)),
@@ -237,7 +279,9 @@ mod tests {
             (1020, Some(LostRace)),
             (3572, Some(LostRace)),
             (1053, Some(Passing)),
-            (1146, None),
+            (1146, Some(SchemaMissing)),
+            (1045, Some(AccessDenied)),
+            (1317, Some(Canceled)),
             (1048, None),
         ] {
             assert_eq!(mysql(number), meaning, "{number}");

@@ -11,6 +11,8 @@ pub(crate) enum Kind {
     Word,
     /// `:name`.
     Param,
+    /// `:[one, two]`, where arrays are bound as JSON.
+    Rows,
     /// A literal or a name in quotes, and MySQL's `/*! … */`: to be left alone, but part of a statement.
     Quoted,
     /// `$tag$ … $tag$`.
@@ -79,6 +81,7 @@ impl Cutter<'_> {
             ('[', _) if self.dialect == Dialect::Sqlite => Some((Kind::Quoted, self.through(1, "]")?)),
             ('$', _) if self.dialect == Dialect::Postgres => self.body(),
             (':', ':') => Some((Kind::Other, 2)),
+            (':', '[') if self.dialect != Dialect::Postgres => Some((Kind::Rows, self.through(2, "]")?)),
             (':', c) if begins_word(c) && c.is_ascii() => {
                 Some((Kind::Param, 1 + length(&self.rest[1..], |c| c.is_ascii_alphanumeric() || c == '_')))
             }

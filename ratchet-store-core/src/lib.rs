@@ -4,6 +4,8 @@
 //!
 //! - [`Namespace`]: the schema or the table prefix that keeps applications in one database apart;
 //! - [`params`]: `:name` text to a [`Statement`], the one place where statement text is made;
+//! - [`SqlStore`]: the store itself, for every dialect: order of steps, verdicts, sessions, re-runs, timeouts;
+//! - [`driver`]: the little that it needs of a database's driver;
 //! - [`ConstraintDetector`]: what a database error means, by its code;
 //! - [`transient`]: running a transaction again that lost against others;
 //! - [`migrate`]: [`SchemaMigrator`], which brings the tables to the version that a program needs.
@@ -17,14 +19,19 @@
 
 mod constraint;
 mod dialect;
+pub mod driver;
 mod lex;
 pub mod migrate;
 mod namespace;
 pub mod params;
+mod store;
 pub mod transient;
+mod value;
 
 pub use constraint::ConstraintDetector;
 pub use dialect::Dialect;
 pub use migrate::SchemaMigrator;
 pub use namespace::{InvalidNamespace, Namespace};
 pub use params::{Statement, TextError};
+pub use store::{SqlOptions, SqlStore, Texts};
+pub use value::Value;

@@ -6,12 +6,13 @@
 //!
 //! - `:name` becomes `$1` on PostgreSQL and `?1` on SQLite, the same number wherever the name returns. MySQL has no
 //!   numbers: each mention becomes a `?` and is bound again. [`Statement::binds`] tells the order.
+//! - `:[one, two]` is one parameter too, on databases without arrays: the rows that several arrays make together.
 //! - `ratchet.table` becomes the table in the namespace, and the word `ratchet` alone the schema itself.
 //! - Quotes and comments stay as they are. So do `::` casts. In a `$$` body there are no parameters, but tables are
 //!   put into the namespace there too. A slice of an array with a name needs a blank: `a[1 : n]`.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use ratchet_api::{StoreError, StoreErrorKind};
@@ -36,14 +37,33 @@ const WRITTEN_FOR: &str = "ratchet";
 ///     statement.sql().as_str(),
 ///     r#"SELECT job_id FROM "billing"."scheduler_job" WHERE queue = $1 AND method = $2 OR $1 = ''"#
 /// );
-/// assert_eq!(statement.binds(), ["queue", "method"]);
-/// assert_eq!(Statement::compile(text, Dialect::MySql, &here)?.binds(), ["queue", "method", "queue"]);
+/// let names = |statement: &Statement| statement.binds().iter().map(ToString::to_string).collect::<Vec<_>>();
+/// assert_eq!(names(&statement), ["queue", "method"]);
+/// assert_eq!(names(&Statement::compile(text, Dialect::MySql, &here)?), ["queue", "method", "queue"]);
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Statement {
     sql: SqlStr,
-    binds: Arc<[&'static str]>,
+    binds: Arc<[Bind]>,
+}
+
+/// A parameter of a statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bind {
+    /// The value of this name.
+    One(&'static str),
+    /// Arrays of one length, put together as rows.
+    Rows(Box<[&'static str]>),
+}
+
+impl fmt::Display for Bind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(name) => f.write_str(name),
+            Self::Rows(names) => write!(f, "[{}]", names.join(", ")),
+        }
+    }
 }
 
 /// A text that cannot become a statement: a mistake of whoever wrote it.
@@ -76,10 +96,23 @@ impl From<TextError> for StoreError {
 impl Statement {
     /// Compiles a text that was written with `:name` parameters for the schema `ratchet`.
     pub fn compile(text: &'static str, dialect: Dialect, namespace: &Namespace) -> Result<Self, TextError> {
+        Self::of(&pieces(text, dialect)?, dialect, namespace)
+    }
+
+    /// Compiles a text of several statements, leaving out what is only space and comments.
+    pub fn compile_all(
+        text: &'static str,
+        dialect: Dialect,
+        namespace: &Namespace,
+    ) -> Result<Vec<Self>, TextError> {
+        parts(&pieces(text, dialect)?).map(|part| Self::of(part, dialect, namespace)).collect()
+    }
+
+    fn of(pieces: &[Piece<'static>], dialect: Dialect, namespace: &Namespace) -> Result<Self, TextError> {
         let mut writer = Writer::new(dialect, namespace, Parameters::Number(Vec::new()));
-        writer.write(&pieces(text, dialect)?)?;
+        writer.write(pieces)?;
         let binds = match writer.parameters {
-            Parameters::Number(binds) => binds.into(),
+            Parameters::Number(texts) => texts.into_iter().map(bind).collect(),
             Parameters::Keep => Arc::default(),
         };
         Ok(Self { sql: vouch(writer.text), binds })
@@ -91,7 +124,7 @@ impl Statement {
     }
 
     /// The names of the parameters in the order in which they are bound.
-    pub fn binds(&self) -> &[&'static str] {
+    pub fn binds(&self) -> &[Bind] {
         &self.binds
     }
 }
@@ -111,12 +144,23 @@ pub(crate) fn statements(
     dialect: Dialect,
     namespace: &Namespace,
 ) -> Result<Vec<SqlStr>, TextError> {
-    let pieces = pieces(text, dialect)?;
-    let is_content = |piece: &Piece<'_>| !matches!(piece.kind, Kind::Space | Kind::Comment);
-    let parts = pieces.split(|piece| piece.kind == Kind::End).filter(|part| part.iter().any(is_content));
-    parts
+    parts(&pieces(text, dialect)?)
         .map(|part| in_namespace(part, dialect, namespace).map(|text| vouch(text.trim().to_owned())))
         .collect()
+}
+
+/// The statements of a text.
+fn parts<'p, 't>(pieces: &'p [Piece<'t>]) -> impl Iterator<Item = &'p [Piece<'t>]> {
+    let is_content = |piece: &Piece<'_>| !matches!(piece.kind, Kind::Space | Kind::Comment);
+    pieces.split(|piece| piece.kind == Kind::End).filter(move |part| part.iter().any(is_content))
+}
+
+/// What a parameter of the text binds.
+fn bind(text: &'static str) -> Bind {
+    match text.strip_prefix(":[").and_then(|names| names.strip_suffix(']')) {
+        Some(names) => Bind::Rows(names.split(',').map(str::trim).collect()),
+        None => Bind::One(&text[1..]),
+    }
 }
 
 /// The names of tables, indexes and the like that a text has in the schema.
@@ -195,7 +239,7 @@ impl<'t, 'n> Writer<'t, 'n> {
         while let Some(piece) = pieces.get(at) {
             at += 1;
             match piece.kind {
-                Kind::Param => self.parameter(piece.text),
+                Kind::Param | Kind::Rows => self.parameter(piece.text),
                 Kind::Body => self.body(piece.text)?,
                 Kind::Word if is_schema(pieces, at - 1) => match qualified(pieces, at - 1) {
                     Some(name) => {
@@ -215,15 +259,14 @@ impl<'t, 'n> Writer<'t, 'n> {
             self.text += text;
             return;
         };
-        let name = &text[1..];
-        let known = binds.iter().position(|bind| *bind == name);
+        let known = binds.iter().position(|bind| *bind == text);
         let Some(mark) = self.dialect.number_mark() else {
-            binds.push(name);
+            binds.push(text);
             self.text.push('?');
             return;
         };
         let number = 1 + known.unwrap_or_else(|| {
-            binds.push(name);
+            binds.push(text);
             binds.len() - 1
         });
         write!(self.text, "{mark}{number}").expect("a string takes everything");

@@ -1,25 +1,33 @@
 //! Opening a store.
 
-use std::str::FromStr;
+use std::str::FromStr as _;
+use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_api::{Limits, StoreClock, StoreError, StoreResult};
+use ratchet_api::{Limits, StoreClock, StoreError, StoreErrorKind, StoreResult};
+use ratchet_store_core::migrate::Scripts;
+use ratchet_store_core::{Namespace, SchemaMigrator, SqlOptions, SqlStore};
 use sqlx::postgres::PgConnectOptions;
 
 use crate::PostgresStore;
-use crate::schema::Schema;
-use crate::session::Sessions;
-use crate::statement::Statements;
+use crate::driver::PgDriver;
 
 /// The driver keeps this many prepared statements a connection: more than the store has.
 const STATEMENT_CACHE: usize = 256;
+
+/// The steps of the schema.
+const MIGRATIONS: &[(&str, &str)] =
+    &[("V001__baseline.sql", include_str!("../migrations/V001__baseline.sql"))];
 
 /// How to open a store. The default is right for most.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PostgresOptions {
-    /// The schema that holds the tables.
-    pub schema: Schema,
+    /// Where the tables are: the schema `ratchet` unless set.
+    pub namespace: Namespace,
+    /// Whether opening also brings the tables up to date. Else a store whose tables are not fails to open, with a
+    /// message that names `ratchet migrate`.
+    pub migrate: bool,
     /// The clock that decides; another than the server's is for tests.
     pub clock: StoreClock,
     /// How big the parts of a job may be.
@@ -34,44 +42,54 @@ pub struct PostgresOptions {
 
 impl Default for PostgresOptions {
     fn default() -> Self {
-        Self {
-            schema: Schema::default(),
-            clock: StoreClock::Server,
-            limits: Limits::default(),
-            connections: 8,
-            acquire_timeout: Duration::from_secs(5),
-            operation_timeout: Duration::from_secs(30),
-        }
+        let SqlOptions { namespace, clock, limits, connections, acquire_timeout, operation_timeout, .. } =
+            SqlOptions::new(Namespace::default());
+        Self { namespace, migrate: false, clock, limits, connections, acquire_timeout, operation_timeout }
     }
 }
 
 impl PostgresStore {
-    /// Opens the store at `url` and makes sure that the server answers.
+    /// Opens the store at `url` and makes sure that the server answers and that the tables fit this program.
+    ///
+    /// # Errors
+    /// [`NotMigrated`](StoreErrorKind::NotMigrated) if the tables are missing or of another version.
     pub async fn connect(url: &str, options: PostgresOptions) -> StoreResult<Self> {
-        // The driver's error would repeat the URL, and with it the password.
-        let server = PgConnectOptions::from_str(url)
-            .map_err(|_| StoreError::invalid("connect", "the URL is not one of PostgreSQL"))?
-            .application_name("ratchet")
-            .statement_cache_capacity(STATEMENT_CACHE);
-        let store = Self::open(server, options);
-        store.run("connect", |session| Box::pin(session.raw("SELECT 1"))).await?;
-        Ok(store)
+        let server = server(url)?;
+        migrator(server.clone(), options.namespace.clone())?.ensure(options.migrate).await?;
+        Self::open(server, options)
     }
 
-    pub(crate) fn open(server: PgConnectOptions, options: PostgresOptions) -> Self {
-        Self {
-            sessions: Sessions::new(server, options.connections, options.acquire_timeout),
-            sql: Statements::compile(&options.schema),
-            schema: options.schema,
-            clock: options.clock,
-            limits: options.limits,
-            operation_timeout: options.operation_timeout,
-            acquire_timeout: options.acquire_timeout,
-        }
+    /// What makes the tables and brings them up to date.
+    pub fn migrator(url: &str, namespace: Namespace) -> StoreResult<SchemaMigrator> {
+        migrator(server(url)?, namespace)
+    }
+
+    fn open(server: PgConnectOptions, options: PostgresOptions) -> StoreResult<Self> {
+        let mut sql = SqlOptions::new(options.namespace);
+        sql.clock = options.clock;
+        sql.limits = options.limits;
+        sql.connections = options.connections;
+        sql.acquire_timeout = options.acquire_timeout;
+        sql.operation_timeout = options.operation_timeout;
+        let driver = Arc::new(PgDriver::new(server));
+        Ok(Self { store: SqlStore::new("postgres", driver, &ratchet_store_core::texts!(), sql)? })
     }
 
     /// Closes the connections.
     pub async fn close(&self) {
-        self.sessions.close().await;
+        self.store.close().await;
     }
+}
+
+/// The driver's own error would repeat the URL, and with it the password.
+fn server(url: &str) -> StoreResult<PgConnectOptions> {
+    let server = PgConnectOptions::from_str(url)
+        .map_err(|_| StoreError::invalid("connect", "the URL is not one of PostgreSQL"))?;
+    Ok(server.application_name("ratchet").statement_cache_capacity(STATEMENT_CACHE))
+}
+
+fn migrator(server: PgConnectOptions, namespace: Namespace) -> StoreResult<SchemaMigrator> {
+    let scripts = Scripts::new(MIGRATIONS)
+        .map_err(|error| StoreError::new(StoreErrorKind::Other, "migrate", error.to_string()))?;
+    Ok(SchemaMigrator::postgres(server, namespace, scripts))
 }

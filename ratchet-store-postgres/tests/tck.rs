@@ -1,12 +1,14 @@
 //! The conformance suite on a real PostgreSQL: a schema of its own for each case.
 
+mod common;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use ratchet_api::store::JobStore;
 use ratchet_api::{JobId, StoreClock, StoreError, StoreResult};
-use ratchet_store_postgres::{PostgresOptions, PostgresStore, Schema};
+use ratchet_store_postgres::{Namespace as Schema, PostgresOptions, PostgresStore};
 use ratchet_tck::{Namespace, Spoil, StoreHarness, Suite};
 use sqlx::{Connection as _, PgConnection};
 
@@ -25,14 +27,10 @@ struct PgHarness;
 impl StoreHarness for PgHarness {
     async fn namespace(&self) -> StoreResult<Namespace> {
         let name = format!("tck_{:032x}", rand::random::<u128>());
-        let owner = store(&name, StoreClock::Server).await?;
-        owner.create_schema().await?;
-        let (spoiled, owner) = (name.clone(), Arc::new(owner));
+        PostgresStore::migrator(&url()?, Schema::schema(&name)?)?.migrate(|_| {}).await?;
+        let (dropped, spoiled) = (Schema::schema(&name)?, name.clone());
         Ok(Namespace::new(name)
-            .on_close(move || async move {
-                owner.drop_schema().await.expect("the schema goes");
-                owner.close().await;
-            })
+            .on_close(move || async move { common::drop_schema(&dropped).await })
             .on_spoil(move |job, how| spoil(spoiled.clone(), job, how)))
     }
 
@@ -43,7 +41,7 @@ impl StoreHarness for PgHarness {
 
 async fn store(schema: &str, clock: StoreClock) -> StoreResult<PostgresStore> {
     let mut options = PostgresOptions::default();
-    options.schema = Schema::new(schema)?;
+    options.namespace = Schema::schema(schema)?;
     options.clock = clock;
     options.connections = 3;
     PostgresStore::connect(&url()?, options).await

@@ -39,6 +39,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub use error::{MigrateError, Refusal};
+use ratchet_api::{StoreError, StoreErrorKind, StoreResult};
 pub use script::{InvalidVersion, Script, ScriptError, Scripts, Version};
 pub use status::{Entry, State, Status};
 
@@ -179,6 +180,31 @@ impl SchemaMigrator {
         let applied = self.apply_all(session.as_mut(), &mut on_progress).await;
         close(session).await;
         applied
+    }
+
+    /// Makes sure that a store can work: migrates if `migrate` says so, else looks.
+    ///
+    /// # Errors
+    /// [`NotMigrated`](StoreErrorKind::NotMigrated) if the tables do not fit this program, with what to do.
+    pub async fn ensure(&self, migrate: bool) -> StoreResult<()> {
+        if migrate {
+            self.migrate(|progress| tracing::info!(namespace = %self.namespace, "{progress}")).await?;
+            return Ok(());
+        }
+        let status = self.status().await?;
+        if let Some(refusal) = status.refusal {
+            return Err(MigrateError::from(refusal).into());
+        }
+        let pending: Vec<&str> = status.pending().map(|entry| entry.version.as_str()).collect();
+        if pending.is_empty() {
+            return Ok(());
+        }
+        let advice = format!(
+            "{}: version {} is not applied; run `ratchet migrate`, or open the store with `migrate`",
+            self.namespace,
+            pending.join(", ")
+        );
+        Err(StoreError::new(StoreErrorKind::NotMigrated, "connect", advice))
     }
 
     /// Records that the scripts up to a version are applied, without running them: for tables that were installed by

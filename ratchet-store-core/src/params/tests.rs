@@ -8,9 +8,9 @@ fn schema() -> Namespace {
     Namespace::schema("app").unwrap()
 }
 
-fn compile(text: &str, dialect: Dialect, namespace: &Namespace) -> (String, Vec<&'static str>) {
+fn compile(text: &str, dialect: Dialect, namespace: &Namespace) -> (String, Vec<String>) {
     let statement = Statement::compile(text.to_owned().leak(), dialect, namespace).unwrap();
-    (statement.sql().as_str().to_owned(), statement.binds().to_vec())
+    (statement.sql().as_str().to_owned(), statement.binds().iter().map(ToString::to_string).collect())
 }
 
 #[test]
@@ -21,7 +21,10 @@ fn parameters_are_numbered_by_first_mention_and_mysql_binds_each_mention() {
         (Dialect::Sqlite, "SELECT ?1, ?2 WHERE ?1 > ?2", vec!["b", "a_1"]),
         (Dialect::MySql, "SELECT ?, ? WHERE ? > ?", vec!["b", "a_1", "b", "a_1"]),
     ] {
-        assert_eq!(compile(text, dialect, &schema()), (sql.to_owned(), binds));
+        assert_eq!(
+            compile(text, dialect, &schema()),
+            (sql.to_owned(), binds.into_iter().map(str::to_owned).collect())
+        );
     }
 }
 
@@ -38,7 +41,10 @@ fn quotes_comments_casts_and_bodies_hold_no_parameters() {
     }
     let text = r"SELECT '\':a', `b:c`, 1 # :d";
     assert_eq!(compile(text, Dialect::MySql, &schema()), (text.to_owned(), vec![]));
-    assert_eq!(compile(":a::uuid[]", Dialect::Postgres, &schema()), ("$1::uuid[]".to_owned(), vec!["a"]));
+    assert_eq!(
+        compile(":a::uuid[]", Dialect::Postgres, &schema()),
+        ("$1::uuid[]".to_owned(), vec!["a".to_owned()])
+    );
 }
 
 #[test]

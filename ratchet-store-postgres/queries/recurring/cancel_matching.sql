@@ -12,7 +12,7 @@ ended AS (
       AND (:tag::text IS NULL OR EXISTS (
           SELECT FROM ratchet.scheduler_job_tag t WHERE t.job_id = j.job_id AND t.tag = :tag::text
       ))
-      AND (:keep::text[] IS NULL OR j.business_key <> ALL(:keep::text[]))
+      AND j.business_key <> ALL(:keep::text[])
       AND (:older_than_ms::bigint IS NULL
           OR j.created_at < c.now - :older_than_ms::bigint * interval '1 millisecond')
     RETURNING j.job_id, j.business_key

@@ -87,7 +87,7 @@ const LAYERS: [Layer; 15] = [
     Layer {
         name: "ratchet-store-*",
         normal: &["ratchet-api", "ratchet-store-core"],
-        tests: &["ratchet-tck"],
+        tests: &["ratchet-tck", "ratchet-store-memory"],
     },
     Layer {
         name: "ratchet-testing",

@@ -1,0 +1,104 @@
+//! What a store needs of its database's driver. Everything else about a SQL store is the same for all of them.
+
+use std::error::Error;
+use std::fmt;
+
+use async_trait::async_trait;
+use ratchet_api::Timestamp;
+use sqlx::SqlStr;
+use uuid::Uuid;
+
+use crate::value::Value;
+use crate::{Dialect, Statement};
+
+/// Why a cell cannot be read.
+pub type Problem = Box<dyn Error + Send + Sync>;
+
+/// What a piece of work does, which decides on which connection it runs and whether it needs a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Work {
+    /// Statements that only read, each for itself.
+    Read,
+    /// One statement file that writes. Where a file is one statement, it is a transaction of its own.
+    Write,
+    /// Several statement files that must happen together or not at all.
+    Transaction,
+}
+
+/// Opens connections to one database.
+#[async_trait]
+pub trait Driver: fmt::Debug + Send + Sync + 'static {
+    /// The language of its statements.
+    fn dialect(&self) -> Dialect;
+
+    /// What begins a transaction for such work, if it needs one; `COMMIT` and `ROLLBACK` end it.
+    fn begin(&self, work: Work) -> Option<&'static str>;
+
+    /// Opens a connection for such work.
+    async fn connect(&self, work: Work) -> Result<Box<dyn Connection>, sqlx::Error>;
+}
+
+/// A connection. It is dropped, not used again, after an error of its own or when nobody waits for it any more.
+#[async_trait]
+pub trait Connection: Send {
+    /// Runs a statement and reads all its rows. The values are in the order of [`Statement::binds`].
+    async fn fetch(
+        &mut self,
+        statement: &Statement,
+        values: &[Value<'_>],
+    ) -> Result<Vec<Box<dyn Row>>, sqlx::Error>;
+
+    /// Runs a statement; answers how many rows it changed.
+    async fn execute(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<u64, sqlx::Error>;
+
+    /// Runs a text without parameters.
+    async fn raw(&mut self, text: SqlStr) -> Result<(), sqlx::Error>;
+
+    /// Asks for a sign of life.
+    async fn ping(&mut self) -> Result<(), sqlx::Error>;
+
+    /// Says goodbye.
+    async fn close(self: Box<Self>);
+}
+
+/// A row of an answer: cells by the name of their column.
+///
+/// A cell that is null is `None`. A cell of another type, or one that is not there, is a problem.
+pub trait Row: Send + Sync {
+    /// A boolean, or the number 0 or 1.
+    fn flag(&self, column: &str) -> Result<Option<bool>, Problem>;
+    /// A whole number of any size.
+    fn int(&self, column: &str) -> Result<Option<i64>, Problem>;
+    /// Text.
+    fn text(&self, column: &str) -> Result<Option<String>, Problem>;
+    /// An id.
+    fn id(&self, column: &str) -> Result<Option<Uuid>, Problem>;
+    /// An instant.
+    fn time(&self, column: &str) -> Result<Option<Timestamp>, Problem>;
+    /// An array of texts, or JSON text of one.
+    fn texts(&self, column: &str) -> Result<Option<Vec<String>>, Problem>;
+    /// An array of numbers, or JSON text of one.
+    fn ints(&self, column: &str) -> Result<Option<Vec<i64>>, Problem>;
+    /// An array of ids, or JSON text of one with ids in hexadecimal.
+    fn ids(&self, column: &str) -> Result<Option<Vec<Uuid>>, Problem>;
+}
+
+/// So that a row in a box is a row.
+macro_rules! boxed_row {
+    ($($cell:ident -> $type:ty;)*) => {
+        impl Row for Box<dyn Row> {
+            $(fn $cell(&self, column: &str) -> Result<Option<$type>, Problem> { (**self).$cell(column) })*
+        }
+    };
+}
+
+boxed_row! {
+    flag -> bool;
+    int -> i64;
+    text -> String;
+    id -> Uuid;
+    time -> Timestamp;
+    texts -> Vec<String>;
+    ints -> Vec<i64>;
+    ids -> Vec<Uuid>;
+}

@@ -1,0 +1,95 @@
+//! Old jobs, out of the way or gone.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_api::store::{ArchiveFilter, ArchiveStore, Retention};
+use ratchet_api::{ArchivedJob, Ending, Job, JobId, NewJob, StoreResult};
+
+use super::SqlStore;
+use crate::store::hold::ids_of;
+use crate::store::row::{Cells, Problem, payload, read_all};
+use crate::store::session::Session;
+use crate::store::values::{retention_millis, row_limit};
+
+#[async_trait]
+impl ArchiveStore for SqlStore {
+    async fn archive(&self, retention: &Retention, limit: usize) -> StoreResult<u64> {
+        self.write("archive", |session| {
+            Box::pin(async move {
+                let archive = session.sql().archive.bind().arg("now", session.store().now());
+                let archive = archive
+                    .arg("failed_ms", retention_millis(retention.failed))
+                    .arg("ended_ms", retention_millis(retention.ended));
+                archive.arg("lim", row_limit(limit)).run(session).await
+            })
+        })
+        .await
+    }
+
+    async fn archived(&self, filter: &ArchiveFilter, limit: usize) -> StoreResult<Vec<ArchivedJob>> {
+        self.read("archived", |session| Box::pin(archived(session, filter, limit))).await
+    }
+
+    async fn purge_archive(&self, retention: Duration, limit: usize) -> StoreResult<u64> {
+        self.write("purge_archive", |session| {
+            Box::pin(async move {
+                let purge = session.sql().purge_archive.bind().arg("now", session.store().now());
+                let purge = purge.arg("retention_ms", retention_millis(retention));
+                purge.arg("lim", row_limit(limit)).run(session).await
+            })
+        })
+        .await
+    }
+}
+
+/// Removes ended jobs.
+pub(crate) async fn delete(session: &mut Session<'_>, jobs: &[JobId]) -> StoreResult<u64> {
+    session.sql().delete.bind().arg("job_ids", ids_of(jobs)).run(session).await
+}
+
+/// Removes old dead letters.
+pub(crate) async fn purge_dead_letters(
+    session: &mut Session<'_>,
+    retention: Duration,
+    limit: usize,
+) -> StoreResult<u64> {
+    let purge = session.sql().purge_dead_letters.bind().arg("now", session.store().now());
+    let purge = purge.arg("retention_ms", retention_millis(retention));
+    purge.arg("lim", row_limit(limit)).run(session).await
+}
+
+async fn archived(
+    session: &mut Session<'_>,
+    filter: &ArchiveFilter,
+    limit: usize,
+) -> StoreResult<Vec<ArchivedJob>> {
+    let list = session.sql().archived.bind();
+    let rows = list
+        .arg("target", filter.target.as_ref().map(|target| target.as_str()))
+        .arg("business_key", filter.business_key.as_ref().map(|key| key.as_str()))
+        .arg("before", filter.before)
+        .arg("lim", row_limit(limit))
+        .rows(session)
+        .await?;
+    read_all(session.op(), &rows, archived_job)
+}
+
+/// A row of `scheduler_job_archive`.
+fn archived_job(cells: Cells<'_>) -> Result<ArchivedJob, Problem> {
+    let mut new = NewJob::new(payload(cells, "payload", "target", "method")?.ok_or("payload: missing")?);
+    new.spec.id = cells.get("job_id")?;
+    new.spec.job_type = cells.get("job_type")?;
+    new.spec.priority = cells.get("priority")?;
+    new.spec.queue = cells.get("queue")?;
+    new.spec.business_key = cells.opt("business_key")?;
+    new.spec.tags = cells.get("tags")?;
+    let mut job = Job::pending(new, 0, cells.get("created_at")?);
+    job.status = cells.get("final_status")?;
+    job.attempts = cells.get("total_attempts")?;
+    job.last_error = cells.opt("final_error")?;
+    let mut ending = Ending::at(cells.get("terminated_at")?);
+    ending.result = cells.opt("job_result")?;
+    job.ending = Some(ending);
+    ArchivedJob::of(job, cells.get("archived_at")?).ok_or_else(|| "the job has not ended".into())
+}

@@ -1,0 +1,117 @@
+//! Taking jobs.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_api::store::{ClaimRequest, JobClaimStore};
+use ratchet_api::{JobClaim, JobId, Owner, QueueLimit, QueueName, StoreResult};
+
+use super::SqlStore;
+use crate::driver::Row;
+use crate::store::hold::ids_of;
+use crate::store::row::{self, Cells};
+use crate::store::session::Session;
+
+/// Read beyond the limit, because other nodes may be taking the same heads at this moment.
+const SPARE: i64 = 16;
+
+/// How often a claim that found too many heads taken looks again: by then their takers have moved on.
+const LOOKS: usize = 4;
+
+#[async_trait]
+impl JobClaimStore for SqlStore {
+    async fn claim(&self, request: &ClaimRequest) -> StoreResult<Vec<JobClaim>> {
+        self.write("claim", |session| Box::pin(claim(session, request))).await
+    }
+
+    async fn owned(&self, owner: &Owner) -> StoreResult<Vec<JobClaim>> {
+        self.read("owned", |session| Box::pin(owned(session, owner))).await
+    }
+}
+
+async fn claim(session: &mut Session<'_>, request: &ClaimRequest) -> StoreResult<Vec<JobClaim>> {
+    let mut wanted = request.queues.clone();
+    let (mut claims, missed) = claim_once(session, request, &wanted).await?;
+    let mut missed = missed > 0;
+    for _ in 1..LOOKS {
+        if !missed {
+            break;
+        }
+        subtract(&mut wanted, &claims, &request.queues);
+        let (more, still) = claim_once(session, request, &wanted).await?;
+        claims.extend(more);
+        missed = still > 0;
+    }
+    let place = |queue: &QueueName| request.queues.iter().position(|part| part.queue == *queue);
+    claims.sort_by_key(|claim| place(&claim.queue));
+    Ok(claims)
+}
+
+/// What is left to take.
+fn subtract(wanted: &mut [QueueLimit], claims: &[JobClaim], limits: &[QueueLimit]) {
+    for (left, part) in wanted.iter_mut().zip(limits) {
+        left.limit =
+            part.limit.saturating_sub(claims.iter().filter(|claim| claim.queue == part.queue).count());
+    }
+}
+
+/// One statement. Answers also how many more there would have been, had others not held them.
+async fn claim_once(
+    session: &mut Session<'_>,
+    request: &ClaimRequest,
+    wanted: &[QueueLimit],
+) -> StoreResult<(Vec<JobClaim>, i64)> {
+    let claim = session.sql().claim.bind();
+    let rows = claim
+        .arg("now", session.store().now())
+        .arg("owner", request.owner.as_str())
+        .arg("queues", wanted.iter().map(|part| part.queue.as_str()).collect::<Vec<_>>())
+        .arg("limits", wanted.iter().map(|part| bounded(part.limit)).collect::<Vec<_>>())
+        .arg("boost_ms", request.boost_interval.map_or(0, boost_millis))
+        .arg("spare", SPARE)
+        .rows(session)
+        .await?;
+    let Some((summary, rows)) = rows.split_last() else { return Ok((Vec::new(), 0)) };
+    Ok((readable(session.op(), rows), Cells(summary).must(session.op(), "missed")?))
+}
+
+/// Claims that can be read. A row that cannot is left with its new owner: it must not hide its neighbours, and
+/// nobody else can do better with it before it is mended.
+pub(crate) fn readable(op: &'static str, rows: &[Box<dyn Row>]) -> Vec<JobClaim> {
+    let read = |row: &dyn Row| match row::claim(Cells(row)) {
+        Ok(claim) => Some(claim),
+        Err(problem) => {
+            let job = Cells(row).get::<JobId>("job_id").ok().map(|id| id.to_string());
+            tracing::error!(op, job, %problem, "a claimed row cannot be read");
+            None
+        }
+    };
+    rows.iter().filter_map(|row| read(row)).collect()
+}
+
+async fn owned(session: &mut Session<'_>, owner: &Owner) -> StoreResult<Vec<JobClaim>> {
+    let owned = session.sql().owned.bind().arg("now", session.store().now());
+    let rows = owned.arg("owner", owner.as_str()).rows(session).await?;
+    Ok(readable(session.op(), &rows))
+}
+
+/// Takes these very jobs.
+pub(crate) async fn pick_up(
+    session: &mut Session<'_>,
+    owner: &Owner,
+    jobs: &[JobId],
+) -> StoreResult<Vec<JobClaim>> {
+    let pick_up = session.sql().pick_up.bind().arg("now", session.store().now());
+    let rows = pick_up.arg("owner", owner.as_str()).arg("job_ids", ids_of(jobs)).rows(session).await?;
+    Ok(readable(session.op(), &rows))
+}
+
+/// As [`JobPriority::boosted`](ratchet_api::JobPriority::boosted) counts: less than a millisecond is no boost.
+fn boost_millis(interval: Duration) -> i64 {
+    i64::try_from(interval.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// A limit that no table reaches, so that adding to it cannot overflow.
+fn bounded(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX).min(i64::from(i32::MAX))
+}

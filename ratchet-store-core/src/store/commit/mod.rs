@@ -1,0 +1,233 @@
+//! Outcomes with all their consequences.
+//!
+//! Plain outcomes, the usual case, are recorded by one statement that is a transaction of its own. What it leaves over
+//! (effects, edges, batches, requested cancels, lost leases) is settled in one transaction: lock, decide, write, follow.
+
+mod settlement;
+
+use std::collections::{HashMap, HashSet};
+
+use async_trait::async_trait;
+use ratchet_api::store::{CancelVerdict, JobTerminalStore, Target};
+use ratchet_api::{
+    EdgeState, Effect, End, Inserted, JobId, JobStatus, Outcome, Owner, Recorded, Sanitized, StoreResult,
+    Submission, Timestamp, Verdict,
+};
+
+use crate::store::SqlStore;
+use crate::store::follow::{Decision, Follow, LedTo, edges_from};
+use crate::store::hold::{Held, Place, hold};
+use crate::store::info::present;
+use crate::store::insert::insert_all;
+use crate::store::session::Session;
+use settlement::{Settlement, ended_as, ran_millis, recorded_before};
+
+const OP: &str = "commit";
+
+#[async_trait]
+impl JobTerminalStore for SqlStore {
+    async fn commit(&self, owner: &Owner, outcomes: &[Outcome]) -> StoreResult<Vec<Verdict>> {
+        let mut verdicts: Vec<Option<Verdict>> = vec![None; outcomes.len()];
+        let plain = plain_ones(outcomes);
+        if !plain.is_empty() {
+            let recorded = self.write(OP, |session| Box::pin(commit_plain(session, owner, outcomes, &plain)));
+            for (place, verdict) in recorded.await? {
+                verdicts[place] = Some(verdict);
+            }
+        }
+        // Two outcomes of one job in one call go one after the other; each round takes the first that is left.
+        while verdicts.contains(&None) {
+            let mut seen = HashSet::new();
+            let open =
+                |(place, outcome): &(usize, &Outcome)| verdicts[*place].is_none() && seen.insert(outcome.id);
+            let round: Vec<(usize, &Outcome)> = outcomes.iter().enumerate().filter(open).collect();
+            let settled =
+                self.transaction(OP, |session| Box::pin(commit_rest(session, owner, &round))).await?;
+            for ((place, _), verdict) in round.iter().zip(settled) {
+                verdicts[*place] = Some(verdict);
+            }
+        }
+        Ok(verdicts.into_iter().flatten().collect())
+    }
+
+    async fn cancel(&self, jobs: &[Target], reason: &Sanitized) -> StoreResult<Vec<CancelVerdict>> {
+        crate::store::control::cancel(self, jobs, reason).await
+    }
+}
+
+/// The places of outcomes that may be plain: without effects, and the only one of their job.
+fn plain_ones(outcomes: &[Outcome]) -> Vec<usize> {
+    let mut seen = HashSet::new();
+    let is_plain = |(_, outcome): &(usize, &Outcome)| seen.insert(outcome.id) && outcome.effects.is_empty();
+    outcomes.iter().enumerate().filter(is_plain).map(|(place, _)| place).collect()
+}
+
+async fn commit_plain(
+    session: &mut Session<'_>,
+    owner: &Owner,
+    outcomes: &[Outcome],
+    plain: &[usize],
+) -> StoreResult<Vec<(usize, Verdict)>> {
+    let mut settlement = Settlement::default();
+    for place in plain {
+        settlement.push(&outcomes[*place]);
+    }
+    let recorded = settlement.record(session, owner, None, false).await?;
+    let verdict = |place: &usize| {
+        let mut led_to = Recorded::default();
+        led_to.next_due = *recorded.get(&outcomes[*place].id)?;
+        Some((*place, Verdict::Recorded(led_to)))
+    };
+    Ok(plain.iter().filter_map(verdict).collect())
+}
+
+/// What is to be done about an outcome.
+enum Ruling {
+    /// Record it.
+    Record,
+    /// Record CANCELED instead.
+    Cancel,
+    /// Nothing: this is the answer.
+    Answer(Verdict),
+}
+
+/// Settles outcomes of different jobs; one verdict for each, in order.
+async fn commit_rest(
+    session: &mut Session<'_>,
+    owner: &Owner,
+    outcomes: &[(usize, &Outcome)],
+) -> StoreResult<Vec<Verdict>> {
+    let outcomes: Vec<&Outcome> = outcomes.iter().map(|(_, outcome)| *outcome).collect();
+    let ids: Vec<JobId> = outcomes.iter().map(|outcome| outcome.id).collect();
+    let held = hold(session, &ids).await?;
+    let now = present(session).await?;
+    let rulings = rule(session, owner, &outcomes, &held).await?;
+
+    let mut settlement = Settlement::default();
+    for (outcome, ruling) in outcomes.iter().zip(&rulings) {
+        match ruling {
+            Ruling::Record => settlement.push(outcome),
+            Ruling::Cancel => settlement.push_canceled(outcome),
+            Ruling::Answer(_) => {}
+        }
+    }
+    let due = match settlement.is_empty() {
+        true => HashMap::new(),
+        false => settlement.record(session, owner, Some(now), true).await?,
+    };
+    let led_to = follow(session, &outcomes, &rulings, &held, now).await?;
+
+    let mut submitted = submit(session, &outcomes, &rulings).await?.into_iter();
+    let verdict = |((outcome, ruling), led_to): ((&&Outcome, Ruling), LedTo)| match ruling {
+        Ruling::Answer(verdict) => verdict,
+        Ruling::Cancel => Verdict::CanceledInstead,
+        Ruling::Record => {
+            let mut recorded = Recorded::default();
+            recorded.next_due = due.get(&outcome.id).copied().flatten();
+            recorded.batch = led_to.batch;
+            recorded.released = led_to.released;
+            recorded.canceled = led_to.canceled;
+            recorded.submitted = submitted.by_ref().take(submissions(outcome).count()).collect();
+            Verdict::Recorded(recorded)
+        }
+    };
+    Ok(outcomes.iter().zip(rulings).zip(led_to).map(verdict).collect())
+}
+
+/// Decides what to do about each outcome.
+async fn rule(
+    session: &mut Session<'_>,
+    owner: &Owner,
+    outcomes: &[&Outcome],
+    held: &HashMap<JobId, Held>,
+) -> StoreResult<Vec<Ruling>> {
+    let mine = |outcome: &Outcome| {
+        let Held { fence, place: Place::Queue(queued), .. } = held.get(&outcome.id)? else { return None };
+        let running = queued.status == JobStatus::Running && queued.picked_by.as_ref() == Some(owner);
+        (running && *fence == outcome.fence).then_some(queued)
+    };
+    let lost: Vec<_> =
+        outcomes.iter().filter(|o| mine(o).is_none()).map(|outcome| (outcome.id, outcome.fence)).collect();
+    let recorded = recorded_before(session, owner, &lost).await?;
+
+    let mut rulings = Vec::with_capacity(outcomes.len());
+    for outcome in outcomes {
+        rulings.push(match mine(outcome) {
+            None if recorded.contains(&(outcome.id, outcome.fence)) => {
+                Ruling::Answer(Verdict::AlreadyRecorded)
+            }
+            None => Ruling::Answer(Verdict::LeaseLost),
+            Some(queued) if queued.cancel_requested => Ruling::Cancel,
+            Some(queued) if decides(&outcome.end) && queued.edge_count > outcome.edges_seen => {
+                Ruling::Answer(Verdict::EdgesChanged(edges_from(session, [&outcome.id]).await?))
+            }
+            Some(_) => Ruling::Record,
+        });
+    }
+    Ok(rulings)
+}
+
+/// Whether someone had to decide about the job's edges: a cancelled job refuses them all, a waiting one none.
+fn decides(end: &End) -> bool {
+    matches!(end, End::Succeeded { .. } | End::DeadLetter { .. })
+}
+
+/// Decides the edges of the jobs that ended and counts them in their batches.
+async fn follow(
+    session: &mut Session<'_>,
+    outcomes: &[&Outcome],
+    rulings: &[Ruling],
+    held: &HashMap<JobId, Held>,
+    now: Timestamp,
+) -> StoreResult<Vec<LedTo>> {
+    let mut follow = Follow::new(now, outcomes.len());
+    let mut ended: HashMap<JobId, (JobStatus, usize)> = HashMap::new();
+    let mut decisions = Vec::new();
+    for (cause, (outcome, ruling)) in outcomes.iter().zip(rulings).enumerate() {
+        let status = match ruling {
+            Ruling::Record => ended_as(&outcome.end),
+            Ruling::Cancel => Some(JobStatus::Canceled),
+            Ruling::Answer(_) => None,
+        };
+        let (Some(status), Some(job)) = (status, held.get(&outcome.id)) else { continue };
+        if let Some(batch) = job.batch {
+            follow.count_outcome(cause, batch, status, ran_millis(outcome));
+        }
+        if !matches!(&job.place, Place::Queue(queued) if queued.edge_count > 0) {
+            continue;
+        }
+        ended.insert(outcome.id, (status, cause));
+        if matches!(ruling, Ruling::Record) {
+            decisions.extend(edge_effects(outcome, cause));
+        }
+    }
+    follow.decide_open(session, &ended, decisions).await?;
+    follow.finish(session).await
+}
+
+fn edge_effects(outcome: &Outcome, cause: usize) -> impl Iterator<Item = Decision> {
+    let decide = move |child: JobId, state| Some(Decision { parent: outcome.id, child, state, cause });
+    outcome.effects.iter().filter_map(move |effect| match effect {
+        Effect::Satisfy(child) => decide(*child, EdgeState::Satisfied),
+        Effect::Refuse(child) => decide(*child, EdgeState::Refused),
+        Effect::Submit(_) => None,
+    })
+}
+
+/// Stores what the recorded outcomes submit, all in one go.
+async fn submit(
+    session: &mut Session<'_>,
+    outcomes: &[&Outcome],
+    rulings: &[Ruling],
+) -> StoreResult<Vec<Inserted>> {
+    let recorded = outcomes.iter().zip(rulings).filter(|(_, ruling)| matches!(ruling, Ruling::Record));
+    let all: Vec<&Submission> = recorded.flat_map(|(outcome, _)| submissions(outcome)).collect();
+    insert_all(session, &all).await
+}
+
+fn submissions(outcome: &Outcome) -> impl Iterator<Item = &Submission> {
+    outcome.effects.iter().filter_map(|effect| match effect {
+        Effect::Submit(submission) => Some(submission.as_ref()),
+        Effect::Satisfy(_) | Effect::Refuse(_) => None,
+    })
+}

@@ -1,0 +1,124 @@
+//! Setting jobs, schedules and queues aside.
+
+use async_trait::async_trait;
+use ratchet_api::store::{JobPauseStore, PauseVerdict, ResumeVerdict, Target};
+use ratchet_api::{JobStatus, QueueName, StoreResult, Timestamp};
+
+use super::retry::reserve_keys;
+use super::{again, hold_targets, is_stale};
+use crate::store::SqlStore;
+use crate::store::hold::{Held, Place};
+use crate::store::info::present;
+use crate::store::row::read_all;
+use crate::store::session::Session;
+
+#[async_trait]
+impl JobPauseStore for SqlStore {
+    async fn pause(&self, jobs: &[Target]) -> StoreResult<Vec<PauseVerdict>> {
+        self.transaction("pause", |session| Box::pin(pause_all(session, jobs))).await
+    }
+
+    async fn resume(&self, jobs: &[Target]) -> StoreResult<Vec<ResumeVerdict>> {
+        self.transaction("resume", |session| Box::pin(resume_all(session, jobs))).await
+    }
+
+    async fn set_queue_paused(&self, queue: &QueueName, paused: bool) -> StoreResult<bool> {
+        self.write("set_queue_paused", |session| {
+            Box::pin(async move {
+                let change = match paused {
+                    true => {
+                        let pause = session.sql().pause_queue.bind().arg("queue", queue.as_str());
+                        pause.arg("now", session.store().now())
+                    }
+                    false => session.sql().resume_queue.bind().arg("queue", queue.as_str()),
+                };
+                Ok(change.run(session).await? > 0)
+            })
+        })
+        .await
+    }
+
+    async fn paused_queues(&self) -> StoreResult<Vec<QueueName>> {
+        self.read("paused_queues", |session| {
+            Box::pin(async move {
+                let rows = session.sql().paused_queues.bind().rows(session).await?;
+                read_all(session.op(), &rows, |cells| cells.get("queue"))
+            })
+        })
+        .await
+    }
+}
+
+async fn pause_all(session: &mut Session<'_>, targets: &[Target]) -> StoreResult<Vec<PauseVerdict>> {
+    hold_targets(session, targets).await?;
+    let now = present(session).await?;
+    let mut verdicts = Vec::with_capacity(targets.len());
+    for target in targets {
+        verdicts.push(match again(session, target.id).await? {
+            None => PauseVerdict::Unknown,
+            Some(held) if is_stale(target, &held) => PauseVerdict::Stale(held.status()),
+            Some(held) => match held.status() {
+                JobStatus::Paused => PauseVerdict::AlreadyPaused,
+                JobStatus::Pending | JobStatus::Failed => pause_one(session, &held, now).await?,
+                status => PauseVerdict::NotPausable(status),
+            },
+        });
+    }
+    Ok(verdicts)
+}
+
+async fn pause_one(session: &mut Session<'_>, held: &Held, now: Timestamp) -> StoreResult<PauseVerdict> {
+    let id = held.id;
+    match held.place {
+        Place::Queue(_) => {
+            let pause = session.sql().pause_waiting.bind().arg("now", now);
+            pause.arg("job_id", id).run(session).await?;
+        }
+        Place::Schedule { .. } => set_schedule_paused(session, held, true).await?,
+        Place::Ended(_) => {
+            if let Some(holder) = reserve_keys(session, &[held.id], now).await? {
+                return Ok(PauseVerdict::KeyTaken { holder });
+            }
+            let revive = session.sql().revive.bind().arg("paused", true).arg("job_ids", vec![id]);
+            revive.arg("now", now).run(session).await?;
+        }
+    }
+    Ok(PauseVerdict::Paused)
+}
+
+async fn resume_all(session: &mut Session<'_>, targets: &[Target]) -> StoreResult<Vec<ResumeVerdict>> {
+    hold_targets(session, targets).await?;
+    let now = present(session).await?;
+    let mut verdicts = Vec::with_capacity(targets.len());
+    for target in targets {
+        verdicts.push(match again(session, target.id).await? {
+            None => ResumeVerdict::Unknown,
+            Some(held) if is_stale(target, &held) => ResumeVerdict::Stale(held.status()),
+            Some(held) if held.status() != JobStatus::Paused => ResumeVerdict::NotPaused(held.status()),
+            Some(held) => ResumeVerdict::Resumed(resume_one(session, &held, now).await?),
+        });
+    }
+    Ok(verdicts)
+}
+
+async fn resume_one(session: &mut Session<'_>, held: &Held, now: Timestamp) -> StoreResult<JobStatus> {
+    let id = held.id;
+    match &held.place {
+        Place::Queue(queued) if queued.paused_from == Some(JobStatus::Failed) => {
+            session.sql().resume_failed.bind().arg("job_id", id).run(session).await?;
+            return Ok(JobStatus::Failed);
+        }
+        Place::Queue(_) => {
+            let resume = session.sql().resume_waiting.bind().arg("now", now);
+            resume.arg("job_id", id).run(session).await?;
+        }
+        Place::Schedule { .. } | Place::Ended(_) => set_schedule_paused(session, held, false).await?,
+    }
+    Ok(JobStatus::Pending)
+}
+
+async fn set_schedule_paused(session: &mut Session<'_>, held: &Held, paused: bool) -> StoreResult<()> {
+    let set = session.sql().set_schedule_paused.bind().arg("paused", paused);
+    set.arg("job_id", held.id).run(session).await?;
+    Ok(())
+}

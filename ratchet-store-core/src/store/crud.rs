@@ -1,0 +1,112 @@
+//! Reading single jobs.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use ratchet_api::store::{JobCrudStore, Loaded};
+use ratchet_api::{BusinessKey, Edge, Fence, IdempotencyKey, Job, JobId, StoreResult};
+
+use super::SqlStore;
+use crate::driver::Row;
+use crate::store::follow::edges_from;
+use crate::store::hold::ids_of;
+use crate::store::insert::key_hash;
+use crate::store::row::{self, Cells, read_all};
+use crate::store::session::Session;
+
+#[async_trait]
+impl JobCrudStore for SqlStore {
+    async fn load(&self, claims: &[(JobId, Fence)]) -> StoreResult<Vec<Loaded>> {
+        self.read("load", |session| Box::pin(load(session, claims))).await
+    }
+
+    async fn find(&self, jobs: &[JobId]) -> StoreResult<Vec<Option<Job>>> {
+        self.read("find", |session| Box::pin(find(session, jobs))).await
+    }
+
+    async fn find_by_idempotency_key(&self, key: &IdempotencyKey) -> StoreResult<Option<JobId>> {
+        self.read("find_by_idempotency_key", |session| {
+            Box::pin(async move {
+                let hash = key_hash(key);
+                let find = session.sql().find_by_idempotency_key.bind().arg("key_hash", hash.as_slice());
+                first_id(session.op(), &find.rows(session).await?)
+            })
+        })
+        .await
+    }
+
+    async fn find_active_by_business_key(&self, key: &BusinessKey) -> StoreResult<Option<JobId>> {
+        self.read("find_active_by_business_key", |session| {
+            Box::pin(async move {
+                let find = session.sql().find_by_business_key.bind().arg("business_key", key.as_str());
+                first_id(session.op(), &find.rows(session).await?)
+            })
+        })
+        .await
+    }
+}
+
+fn first_id(op: &'static str, rows: &[Box<dyn Row>]) -> StoreResult<Option<JobId>> {
+    rows.first().map(|row| Cells(row).must(op, "job_id")).transpose()
+}
+
+/// Which of the things that were asked for this row answers.
+fn place(op: &'static str, cells: Cells<'_>) -> StoreResult<usize> {
+    Ok(cells.must::<u32>(op, "place")? as usize - 1)
+}
+
+async fn find(session: &mut Session<'_>, jobs: &[JobId]) -> StoreResult<Vec<Option<Job>>> {
+    let rows = session.sql().find.bind().arg("job_ids", ids_of(jobs)).rows(session).await?;
+    let mut found = vec![None; jobs.len()];
+    for (row, job) in rows.iter().zip(read_all(session.op(), &rows, row::job)?) {
+        found[place(session.op(), Cells(row))?] = Some(job);
+    }
+    Ok(found)
+}
+
+async fn load(session: &mut Session<'_>, claims: &[(JobId, Fence)]) -> StoreResult<Vec<Loaded>> {
+    let load = session.sql().load.bind();
+    let rows = load
+        .arg("job_ids", ids_of(claims.iter().map(|(id, _)| id)))
+        .arg("fences", claims.iter().map(|(_, fence)| fence.version()).collect::<Vec<_>>())
+        .rows(session)
+        .await?;
+    let mut loaded = vec![Loaded::Lost; claims.len()];
+    for row in &rows {
+        loaded[place(session.op(), Cells(row))?] = loaded_row(session.op(), Cells(row))?;
+    }
+    add_edges(session, &mut loaded).await?;
+    Ok(loaded)
+}
+
+fn loaded_row(op: &'static str, cells: Cells<'_>) -> StoreResult<Loaded> {
+    if cells.must(op, "cancel_requested")? {
+        return Ok(Loaded::CancelRequested);
+    }
+    Ok(match row::job(cells) {
+        Ok(job) => Loaded::Job(Box::new(job), Vec::new()),
+        Err(problem) => Loaded::Corrupt(problem.to_string()),
+    })
+}
+
+/// Most jobs have no edges; then this asks nothing.
+async fn add_edges(session: &mut Session<'_>, loaded: &mut [Loaded]) -> StoreResult<()> {
+    let parents = loaded.iter().filter_map(|loaded| match loaded {
+        Loaded::Job(job, _) if job.edge_count > 0 => Some(job.spec.id),
+        _ => None,
+    });
+    let parents: Vec<JobId> = parents.collect();
+    if parents.is_empty() {
+        return Ok(());
+    }
+    let mut edges: HashMap<JobId, Vec<Edge>> = HashMap::new();
+    for edge in edges_from(session, &parents).await? {
+        edges.entry(edge.parent).or_default().push(edge);
+    }
+    for answer in loaded {
+        if let Loaded::Job(job, found) = answer {
+            found.clone_from(edges.get(&job.spec.id).unwrap_or(&Vec::new()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! What the driver reports, in the words of the contract.
+
+use std::error::Error as _;
+
+use ratchet_api::{StoreError, StoreErrorKind};
+
+use crate::{ConstraintDetector as _, Dialect};
+
+/// An error of a statement.
+pub(super) fn classify(dialect: Dialect, op: &'static str, error: sqlx::Error) -> StoreError {
+    let (kind, detail) = match &error {
+        _ if dialect.is_lost_race(&error) => {
+            (StoreErrorKind::Transient, "the transaction lost against others too often; try again")
+        }
+        sqlx::Error::Database(_) if dialect.is_transient(&error) => {
+            (StoreErrorKind::Transient, "the server is in passing trouble; try again")
+        }
+        sqlx::Error::Database(_) if dialect.is_statement_canceled(&error) => {
+            (StoreErrorKind::Transient, "the server stopped the statement; try again")
+        }
+        sqlx::Error::Database(_) if dialect.is_schema_missing(&error) => (
+            StoreErrorKind::NotMigrated,
+            "the schema is missing or of another version; run `ratchet migrate`",
+        ),
+        sqlx::Error::Database(error) if is_constraint(&error.kind()) => {
+            (StoreErrorKind::Conflict, "a constraint refused the write")
+        }
+        sqlx::Error::Database(_) => (StoreErrorKind::Other, "the server refused the statement"),
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {
+            (StoreErrorKind::Corrupt, "a column has a value that no version of this program wrote")
+        }
+        _ if dialect.is_transient(&error) => (StoreErrorKind::Transient, "the connection was lost"),
+        _ => (StoreErrorKind::Other, "the driver failed"),
+    };
+    StoreError::new(kind, op, detail).with_source(error)
+}
+
+fn is_constraint(kind: &sqlx::error::ErrorKind) -> bool {
+    !matches!(kind, sqlx::error::ErrorKind::Other)
+}
+
+/// An error of opening a connection.
+pub(super) fn unreachable(dialect: Dialect, op: &'static str, error: sqlx::Error) -> StoreError {
+    match dialect.is_access_denied(&error) {
+        true => StoreError::new(StoreErrorKind::Other, op, "the server refuses the user; check the URL"),
+        false => {
+            StoreError::new(StoreErrorKind::Unavailable, op, "the database cannot be reached; check the URL")
+        }
+    }
+    .with_source(error)
+}
+
+/// Whether the server undid the whole transaction for the sake of others, so that running it again may succeed.
+pub(super) fn is_lost_race(dialect: Dialect, error: &StoreError) -> bool {
+    driver_error(error).is_some_and(|error| dialect.is_lost_race(error))
+}
+
+/// Whether the connection is still good after this error: the server answered, and did not say goodbye.
+pub(super) fn leaves_connection_usable(dialect: Dialect, error: &StoreError) -> bool {
+    match driver_error(error) {
+        None => true,
+        Some(error) => {
+            error.as_database_error().is_some()
+                && (dialect.is_lost_race(error) || !dialect.is_transient(error))
+        }
+    }
+}
+
+fn driver_error(error: &StoreError) -> Option<&sqlx::Error> {
+    error.source().and_then(|source| source.downcast_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_connection_is_passing_trouble_and_the_connection_is_not_kept() {
+        for dialect in [Dialect::Postgres, Dialect::MySql, Dialect::Sqlite] {
+            let error = classify(dialect, "claim", sqlx::Error::Io(std::io::ErrorKind::BrokenPipe.into()));
+            assert!(error.is_transient());
+            assert!(!leaves_connection_usable(dialect, &error));
+            assert!(!is_lost_race(dialect, &error));
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Locking jobs before they are changed by hand or by others' ends.
+
+use std::collections::HashMap;
+
+use ratchet_api::{BatchId, Fence, JobId, JobStatus, Owner, StoreError, StoreErrorKind, StoreResult};
+
+use crate::store::row::{Cells, Problem, read_all};
+use crate::store::session::Session;
+
+/// A job whose row is locked until the transaction ends.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) id: JobId,
+    pub(crate) fence: Fence,
+    pub(crate) place: Place,
+    pub(crate) batch: Option<BatchId>,
+}
+
+/// Where a held job is.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// In the queue: pending, running or paused.
+    Queue(Queued),
+    /// A schedule, paused or not.
+    Schedule { paused: bool },
+    /// Ended.
+    Ended(Ended),
+}
+
+/// An ended job.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    status: JobStatus,
+    /// Cancelled because a parent refused.
+    cascaded: bool,
+    blocked_by: u32,
+    open_parents: u32,
+    /// How long its last body ran.
+    ran_ms: i64,
+}
+
+/// The state of a queue row.
+#[derive(Clone, Debug)]
+pub(crate) struct Queued {
+    /// As stored: RUNNING also after a cancel was accepted.
+    pub(crate) status: JobStatus,
+    pub(crate) picked_by: Option<Owner>,
+    pub(crate) cancel_requested: bool,
+    pub(crate) paused_from: Option<JobStatus>,
+    pub(crate) edge_count: u32,
+}
+
+impl Held {
+    /// The status as readers see it.
+    pub(crate) fn status(&self) -> JobStatus {
+        match &self.place {
+            Place::Queue(queued) if queued.cancel_requested => JobStatus::Canceled,
+            Place::Queue(queued) => queued.status,
+            Place::Schedule { paused: true } => JobStatus::Paused,
+            Place::Schedule { paused: false } => JobStatus::Pending,
+            Place::Ended(ended) => ended.status,
+        }
+    }
+
+    /// What the job decides about edges that lead from it: a paused dead letter has failed.
+    pub(crate) fn decides_as(&self) -> JobStatus {
+        match &self.place {
+            Place::Queue(Queued { paused_from: Some(JobStatus::Failed), .. }) => JobStatus::Failed,
+            _ => self.status(),
+        }
+    }
+
+    /// Whether a job that refusals had cancelled waits again once it has so many open parents more. Asked with one
+    /// more at a time, this is true once.
+    pub(crate) fn waits_again_with(&self, regained: u32) -> bool {
+        matches!(&self.place, Place::Ended(ended) if ended.status == JobStatus::Canceled
+            && ended.cascaded && ended.open_parents + regained == ended.blocked_by)
+    }
+
+    /// How long the last body of an ended job ran.
+    pub(crate) fn ran_ms(&self) -> i64 {
+        match &self.place {
+            Place::Ended(ended) => ended.ran_ms,
+            Place::Queue(_) | Place::Schedule { .. } => 0,
+        }
+    }
+
+    pub(crate) fn is_schedule(&self) -> bool {
+        matches!(self.place, Place::Schedule { .. })
+    }
+}
+
+/// Locks these jobs, in the order of their ids. Unknown ones are missing in the answer.
+pub(crate) async fn hold(session: &mut Session<'_>, ids: &[JobId]) -> StoreResult<HashMap<JobId, Held>> {
+    let mut held = hold_queued(session, ids).await?;
+    // A dead letter may be revived between the two looks; then it is in the queue at the next one.
+    for _ in 0..3 {
+        let rest: Vec<JobId> = ids.iter().copied().filter(|id| !held.contains_key(id)).collect();
+        if rest.is_empty() {
+            return Ok(held);
+        }
+        let (settled, moved) = hold_cold(session, &rest).await?;
+        held.extend(settled);
+        if moved.is_empty() {
+            return Ok(held);
+        }
+        held.extend(hold_queued(session, &moved).await?);
+    }
+    Err(StoreError::new(
+        StoreErrorKind::Transient,
+        session.op(),
+        "jobs change faster than they can be locked",
+    ))
+}
+
+async fn hold_queued(session: &mut Session<'_>, ids: &[JobId]) -> StoreResult<HashMap<JobId, Held>> {
+    let rows = session.sql().hold.bind().arg("job_ids", ids_of(ids)).rows(session).await?;
+    Ok(read_all(session.op(), &rows, queued)?.into_iter().map(|held| (held.id, held)).collect())
+}
+
+/// Locks cold rows. Answers those that have no queue row, and the ids of those that must have one again.
+async fn hold_cold(
+    session: &mut Session<'_>,
+    ids: &[JobId],
+) -> StoreResult<(HashMap<JobId, Held>, Vec<JobId>)> {
+    let rows = session.sql().hold_cold.bind().arg("job_ids", ids_of(ids)).rows(session).await?;
+    let (mut settled, mut moved) = (HashMap::new(), Vec::new());
+    for (id, held) in read_all(session.op(), &rows, cold)? {
+        match held {
+            Some(held) => drop(settled.insert(id, held)),
+            None => moved.push(id),
+        }
+    }
+    Ok((settled, moved))
+}
+
+fn queued(cells: Cells<'_>) -> Result<Held, Problem> {
+    let queued = Queued {
+        status: cells.get("status")?,
+        picked_by: cells.opt("picked_by")?,
+        cancel_requested: cells.get("cancel_requested")?,
+        paused_from: cells.opt("paused_from_status")?,
+        edge_count: cells.get("edge_count")?,
+    };
+    held(cells, Place::Queue(queued))
+}
+
+fn cold(cells: Cells<'_>) -> Result<(JobId, Option<Held>), Problem> {
+    let place = match (cells.opt("terminal_status")?, cells.opt::<String>("rec_status")?.as_deref()) {
+        (Some(status), _) => Place::Ended(Ended {
+            status,
+            cascaded: cells.get("cancel_cascaded")?,
+            blocked_by: cells.get("blocked_by")?,
+            open_parents: cells.get("open_parents")?,
+            ran_ms: cells.opt("ran_ms")?.unwrap_or_default(),
+        }),
+        (None, Some(rec_status)) => Place::Schedule { paused: rec_status == "P" },
+        (None, None) => return Ok((cells.get("job_id")?, None)),
+    };
+    Ok((cells.get("job_id")?, Some(held(cells, place)?)))
+}
+
+fn held(cells: Cells<'_>, place: Place) -> Result<Held, Problem> {
+    Ok(Held { id: cells.get("job_id")?, fence: cells.get("version")?, place, batch: cells.opt("batch_id")? })
+}
+
+pub(crate) fn ids_of<'a>(ids: impl IntoIterator<Item = &'a JobId>) -> Vec<JobId> {
+    ids.into_iter().copied().collect()
+}

@@ -1,0 +1,165 @@
+//! The store itself: what every SQL database does in the same order, for the same reasons, with the same answers.
+//!
+//! A dialect gives the texts of the statements ([`Texts`]) and a [`Driver`]; nothing here knows which one it is.
+//!
+//! - [`statement`]: the list of statements, and binding values to them by name;
+//! - [`session`]: connections, transactions, re-runs, timeouts;
+//! - [`row`]: rows into values;
+//! - [`insert`], [`claim`], [`commit`]: the operations that carry the load;
+//! - [`hold`]: locking jobs before they are changed; [`follow`]: what the end of a job leads to, shared by commit,
+//!   cancel and insert;
+//! - the rest: one file for each part of the contract.
+
+mod alert;
+mod archive;
+mod batch;
+mod claim;
+mod commit;
+mod control;
+mod crud;
+mod error;
+mod follow;
+mod hold;
+mod info;
+mod insert;
+mod lock;
+mod node;
+mod page;
+mod permit;
+mod query;
+mod record;
+mod recurring;
+mod row;
+mod session;
+mod statement;
+mod values;
+
+pub use statement::Texts;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet_api::store::JobStore;
+use ratchet_api::{Limits, StoreClock, StoreError, StoreErrorKind, StoreResult, Timestamp};
+
+use crate::driver::Driver;
+use crate::{Dialect, Namespace};
+use session::Sessions;
+use statement::Statements;
+
+/// How to open a store. A dialect's own options are made of these.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SqlOptions {
+    /// Where the tables are.
+    pub namespace: Namespace,
+    /// The clock that decides; another than the database's is for tests.
+    pub clock: StoreClock,
+    /// How big the parts of a job may be.
+    pub limits: Limits,
+    /// The most connections at once. More than a few buy nothing.
+    pub connections: usize,
+    /// Connections for reading alone, for a database with one writer.
+    pub readers: Option<usize>,
+    /// How long to wait for a free connection, and for the database to accept one.
+    pub acquire_timeout: Duration,
+    /// How long one operation may take before its connection is given up.
+    pub operation_timeout: Duration,
+}
+
+impl SqlOptions {
+    /// For the tables in this namespace.
+    #[must_use]
+    pub fn new(namespace: Namespace) -> Self {
+        Self {
+            namespace,
+            clock: StoreClock::Server,
+            limits: Limits::default(),
+            connections: 8,
+            readers: None,
+            acquire_timeout: Duration::from_secs(5),
+            operation_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A store in a SQL database.
+pub struct SqlStore {
+    name: &'static str,
+    driver: Arc<dyn Driver>,
+    sessions: Sessions,
+    sql: Arc<Statements>,
+    options: SqlOptions,
+}
+
+impl SqlStore {
+    /// Makes a store of a driver and the texts of its dialect; `name` is what logs and metrics call it. Connections
+    /// are opened when they are needed.
+    ///
+    /// # Errors
+    /// A text that cannot become a statement.
+    pub fn new(
+        name: &'static str,
+        driver: Arc<dyn Driver>,
+        texts: &Texts,
+        options: SqlOptions,
+    ) -> StoreResult<Self> {
+        let sql = Arc::new(Statements::compile(texts, driver.dialect(), &options.namespace)?);
+        Ok(Self::open(name, driver, sql, options))
+    }
+
+    fn open(name: &'static str, driver: Arc<dyn Driver>, sql: Arc<Statements>, options: SqlOptions) -> Self {
+        Self { name, sessions: Sessions::new(&options), driver, sql, options }
+    }
+
+    /// The same store with a connection of its own.
+    fn alone(&self) -> Self {
+        let mut options = self.options.clone();
+        options.connections = 1;
+        options.readers = options.readers.map(|_| 1);
+        Self::open(self.name, Arc::clone(&self.driver), Arc::clone(&self.sql), options)
+    }
+
+    /// The SQL store behind a store, if it is one of this dialect: how a transaction of a driver finds its store.
+    ///
+    /// # Errors
+    /// [`Unsupported`](StoreErrorKind::Unsupported) if it is another.
+    pub fn behind(store: &dyn JobStore, dialect: Dialect) -> StoreResult<&Self> {
+        let found = store.as_any().downcast_ref().filter(|store: &&Self| store.driver.dialect() == dialect);
+        let name = store.name();
+        let other = || format!("a transaction of {dialect:?} cannot take jobs of the store {name}");
+        found.ok_or_else(|| StoreError::new(StoreErrorKind::Unsupported, "insert_in", other()))
+    }
+
+    /// How it was opened.
+    pub const fn options(&self) -> &SqlOptions {
+        &self.options
+    }
+
+    /// Makes sure that the database answers.
+    pub async fn ping(&self) -> StoreResult<()> {
+        self.read("connect", |session| Box::pin(session.raw("SELECT 1"))).await
+    }
+
+    /// Closes the connections.
+    pub async fn close(&self) {
+        self.sessions.close().await;
+    }
+
+    /// What a statement binds as `:now`: nothing, so that the database's clock decides, or a test's time.
+    fn now(&self) -> Option<Timestamp> {
+        self.options.clock.manual_now()
+    }
+}
+
+impl fmt::Debug for SqlStore {
+    /// Says where the data is; a driver says so without the user and the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlStore")
+            .field("name", &self.name)
+            .field("driver", &self.driver)
+            .field("namespace", &self.options.namespace)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,138 @@
+//! Nodes: who is alive, and what becomes of the work of those who are not.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_api::store::NodeStore;
+use ratchet_api::{Beat, BeatReply, JobClaim, Node, NodeInfo, Owner, StoreResult};
+
+use super::SqlStore;
+use crate::store::claim::readable;
+use crate::store::row::{Cells, Problem, read_all};
+use crate::store::session::Session;
+use crate::store::values::{delay_millis, retention_millis, row_limit};
+
+#[async_trait]
+impl NodeStore for SqlStore {
+    async fn dedicated(&self) -> StoreResult<Box<dyn NodeStore>> {
+        Ok(Box::new(self.alone()))
+    }
+
+    async fn join(&self, node: &NodeInfo, lease: Duration) -> StoreResult<()> {
+        self.write("join", |session| Box::pin(join(session, node, lease))).await
+    }
+
+    async fn beat(&self, beat: &Beat) -> StoreResult<BeatReply> {
+        self.write("beat", |session| Box::pin(renew(session, beat))).await
+    }
+
+    async fn recover(&self, dead: &[Owner], to: &Owner, limit: usize) -> StoreResult<Vec<JobClaim>> {
+        self.write("recover", |session| Box::pin(recover(session, dead, to, limit))).await
+    }
+
+    async fn leave(&self, owner: &Owner) -> StoreResult<bool> {
+        self.write("leave", |session| Box::pin(leave(session, owner))).await
+    }
+
+    async fn nodes(&self) -> StoreResult<Vec<Node>> {
+        self.read("nodes", |session| {
+            Box::pin(async move {
+                let rows = session.sql().nodes.bind().rows(session).await?;
+                read_all(session.op(), &rows, node)
+            })
+        })
+        .await
+    }
+
+    async fn purge_nodes(&self, retention: Duration) -> StoreResult<u64> {
+        self.write("purge_nodes", |session| {
+            Box::pin(async move {
+                let purge = session.sql().purge_nodes.bind().arg("now", session.store().now());
+                purge.arg("retention_ms", retention_millis(retention)).run(session).await
+            })
+        })
+        .await
+    }
+}
+
+async fn join(session: &mut Session<'_>, node: &NodeInfo, lease: Duration) -> StoreResult<()> {
+    let join = session.sql().join.bind();
+    join.arg("owner", node.owner.as_str())
+        .arg("label", &node.label)
+        .arg("version", &node.version)
+        .arg("targets", &node.targets)
+        .arg("lease_ms", delay_millis(lease))
+        .arg("now", session.store().now())
+        .run(session)
+        .await?;
+    Ok(())
+}
+
+async fn renew(session: &mut Session<'_>, beat: &Beat) -> StoreResult<BeatReply> {
+    let renew = session.sql().beat.bind();
+    let row = renew
+        .arg("now", session.store().now())
+        .arg("lease_ms", delay_millis(beat.lease))
+        .arg("node_time_ms", beat.node_time.as_millis())
+        .arg("running", i64::from(beat.running))
+        .arg("slots", i64::from(beat.slots))
+        .arg("owner", beat.owner.as_str())
+        .row(session)
+        .await?;
+    let (cells, op) = (Cells(&row), session.op());
+    let db_now = cells.must(op, "now")?;
+    if !cells.must(op, "accepted")? {
+        return Ok(BeatReply::refused(db_now));
+    }
+    let mut reply = BeatReply::accepted(db_now);
+    // Someone whose name cannot be read cannot be recovered from either, and must not hide the others.
+    let dead: Vec<String> = cells.must(op, "dead")?;
+    reply.dead = dead.into_iter().filter_map(|owner| Owner::try_from(owner).ok()).collect();
+    reply.cancel_requested = cells.must(op, "cancel_requested")?;
+    reply.due_work = cells.must(op, "due_work")?;
+    reply.next_due = cells.must_opt(op, "next_due")?;
+    reply.next_fire = cells.must_opt(op, "next_fire")?;
+    Ok(reply)
+}
+
+async fn recover(
+    session: &mut Session<'_>,
+    dead: &[Owner],
+    to: &Owner,
+    limit: usize,
+) -> StoreResult<Vec<JobClaim>> {
+    let recover = session.sql().recover.bind();
+    let rows = recover
+        .arg("now", session.store().now())
+        .arg("owner", to.as_str())
+        .arg("dead", dead.iter().map(Owner::as_str).collect::<Vec<_>>())
+        .arg("lim", row_limit(limit))
+        .rows(session)
+        .await?;
+    Ok(readable(session.op(), &rows))
+}
+
+async fn leave(session: &mut Session<'_>, owner: &Owner) -> StoreResult<bool> {
+    if session.sql().leave.bind().arg("owner", owner.as_str()).run(session).await? > 0 {
+        return Ok(true);
+    }
+    // Whoever was not on the list has left before; a reply may have been lost.
+    let row = session.sql().holds_jobs.bind().arg("owner", owner.as_str()).row(session).await?;
+    Ok(!Cells(&row).must::<bool>(session.op(), "holds_jobs")?)
+}
+
+/// A row of `scheduler_node`.
+fn node(cells: Cells<'_>) -> Result<Node, Problem> {
+    let mut info = NodeInfo::new(cells.get("node_id")?);
+    info.label = cells.get("label")?;
+    info.version = cells.get("node_version")?;
+    info.targets = cells.get("targets")?;
+    let mut node = Node::joined(info, cells.get("started_at")?, Duration::ZERO);
+    node.heartbeat_at = cells.get("heartbeat_ts")?;
+    node.lease_until = cells.get("lease_until")?;
+    node.reaped = cells.get("reaped")?;
+    node.skew_millis = cells.get("skew_ms")?;
+    node.running = cells.get("running")?;
+    node.slots = cells.get("slots")?;
+    Ok(node)
+}

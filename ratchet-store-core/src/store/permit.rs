@@ -1,0 +1,136 @@
+//! Permits: how many jobs may use a resource at once.
+
+use std::collections::{HashMap, HashSet};
+
+use async_trait::async_trait;
+use ratchet_api::store::{Permit, PermitRequest, ResourcePermitStore};
+use ratchet_api::{
+    JobId, JobStatus, Owner, ResourceLimit, ResourceName, ResourceUse, StoreResult, whole_millis,
+};
+
+use super::SqlStore;
+use crate::store::hold::{Held, Place, hold, ids_of};
+use crate::store::row::{Cells, Problem, read_all};
+use crate::store::session::Session;
+
+#[async_trait]
+impl ResourcePermitStore for SqlStore {
+    async fn acquire(&self, owner: &Owner, requests: &[PermitRequest]) -> StoreResult<Vec<Permit>> {
+        self.transaction("acquire", |session| Box::pin(acquire(session, owner, requests))).await
+    }
+
+    async fn configure_resource(&self, limit: &ResourceLimit) -> StoreResult<()> {
+        self.write("configure_resource", |session| {
+            Box::pin(async move {
+                let configure = session.sql().configure_resource.bind();
+                configure
+                    .arg("resource", limit.name.as_str())
+                    .arg("max_concurrent", i64::from(limit.max_concurrent))
+                    .arg("retry_delay_ms", whole_millis(limit.retry_delay))
+                    .arg("now", session.store().now())
+                    .run(session)
+                    .await
+                    .map(drop)
+            })
+        })
+        .await
+    }
+
+    async fn resources(&self) -> StoreResult<Vec<ResourceUse>> {
+        self.read("resources", |session| {
+            Box::pin(async move {
+                let rows = session.sql().resources.bind().rows(session).await?;
+                read_all(session.op(), &rows, |cells| {
+                    Ok(ResourceUse::new(limit(cells)?, cells.get("holders")?))
+                })
+            })
+        })
+        .await
+    }
+}
+
+/// Locks the jobs, so that none ends meanwhile, then the limits, so that nobody else counts meanwhile.
+async fn acquire(
+    session: &mut Session<'_>,
+    owner: &Owner,
+    requests: &[PermitRequest],
+) -> StoreResult<Vec<Permit>> {
+    let ids: Vec<JobId> = requests.iter().map(|request| request.id).collect();
+    let jobs = hold(session, &ids).await?;
+    let resources: Vec<&str> = requests.iter().map(|request| request.resource.as_str()).collect();
+    let limits = hold_limits(session, &resources).await?;
+    let mut holders = holders(session, &resources).await?;
+
+    let mut granted: Vec<&PermitRequest> = Vec::new();
+    let mut answers = Vec::with_capacity(requests.len());
+    for request in requests {
+        let held =
+            jobs.get(&request.id).is_some_and(|job| is_held_by(job, owner) && job.fence == request.fence);
+        let in_use = holders.entry(request.resource.clone()).or_default();
+        answers.push(match limits.get(&request.resource) {
+            _ if !held => Permit::Lost,
+            None => Permit::Unknown,
+            Some(_) if in_use.contains(&request.id) => Permit::Granted,
+            Some(limit) if in_use.len() >= limit.max_concurrent as usize => {
+                Permit::Full { retry_in: limit.retry_delay }
+            }
+            Some(_) => {
+                in_use.insert(request.id);
+                granted.push(request);
+                Permit::Granted
+            }
+        });
+    }
+    grant(session, owner, &granted).await?;
+    Ok(answers)
+}
+
+fn is_held_by(job: &Held, owner: &Owner) -> bool {
+    matches!(&job.place, Place::Queue(queued)
+        if queued.status == JobStatus::Running && queued.picked_by.as_ref() == Some(owner))
+}
+
+async fn hold_limits(
+    session: &mut Session<'_>,
+    resources: &[&str],
+) -> StoreResult<HashMap<ResourceName, ResourceLimit>> {
+    let rows = session.sql().hold_limits.bind().arg("resources", resources).rows(session).await?;
+    let limits = read_all(session.op(), &rows, limit)?;
+    Ok(limits.into_iter().map(|limit| (limit.name.clone(), limit)).collect())
+}
+
+async fn holders(
+    session: &mut Session<'_>,
+    resources: &[&str],
+) -> StoreResult<HashMap<ResourceName, HashSet<JobId>>> {
+    let rows = session.sql().permit_holders.bind().arg("resources", resources).rows(session).await?;
+    let mut holders: HashMap<ResourceName, HashSet<JobId>> = HashMap::new();
+    for (resource, job) in
+        read_all(session.op(), &rows, |cells| Ok((cells.get("resource_name")?, cells.get("job_id")?)))?
+    {
+        holders.entry(resource).or_default().insert(job);
+    }
+    Ok(holders)
+}
+
+async fn grant(session: &mut Session<'_>, owner: &Owner, granted: &[&PermitRequest]) -> StoreResult<()> {
+    if granted.is_empty() {
+        return Ok(());
+    }
+    let grant = session.sql().grant_permits.bind();
+    grant
+        .arg("owner", owner.as_str())
+        .arg("now", session.store().now())
+        .arg("resources", granted.iter().map(|request| request.resource.as_str()).collect::<Vec<_>>())
+        .arg("job_ids", ids_of(granted.iter().map(|request| &request.id)))
+        .run(session)
+        .await?;
+    Ok(())
+}
+
+/// A row of `scheduler_resource_limit`.
+fn limit(cells: Cells<'_>) -> Result<ResourceLimit, Problem> {
+    let mut limit = ResourceLimit::new(cells.get("resource_name")?, cells.get("max_concurrent")?);
+    limit.retry_delay = cells.get("retry_delay_ms")?;
+    Ok(limit)
+}

@@ -1,0 +1,216 @@
+//! Rows into values. A cell that no version of this program wrote makes its own row unreadable, and no other.
+
+use std::time::Duration;
+
+use ratchet_api::{
+    Backoff, BatchId, Condition, Edge, Ending, Fence, Job, JobClaim, JobId, JobPayload, JobPriority, JobSpec,
+    JobStatus, JsonText, MethodName, NewJob, Owner, Recurrence, StoreError, StoreErrorKind, StoreResult, Tag,
+    TargetName, Timestamp,
+};
+
+pub(crate) use crate::driver::Problem;
+use crate::driver::Row;
+
+/// The cells of a row, by name.
+#[derive(Clone, Copy)]
+pub(crate) struct Cells<'r>(pub(crate) &'r dyn Row);
+
+/// A type that is read from a cell.
+pub(crate) trait FromCell: Sized {
+    fn from_cell(row: &dyn Row, column: &str) -> Result<Option<Self>, Problem>;
+}
+
+/// `type: kind of cell => how it is read from that;`
+macro_rules! from_cell {
+    ($($value:ty: $cell:ident => $read:expr;)*) => {$(
+        impl FromCell for $value {
+            fn from_cell(row: &dyn Row, column: &str) -> Result<Option<Self>, Problem> {
+                read_cell(row.$cell(column)?, $read)
+            }
+        }
+    )*};
+}
+
+fn read_cell<C, T>(
+    cell: Option<C>,
+    read: impl FnOnce(C) -> Result<T, Problem>,
+) -> Result<Option<T>, Problem> {
+    cell.map(read).transpose()
+}
+
+from_cell! {
+    bool: flag => Ok;
+    i64: int => Ok;
+    i32: int => |n| Ok(i32::try_from(n)?);
+    String: text => Ok;
+    Vec<String>: texts => Ok;
+    Vec<JobId>: ids => |ids| Ok(ids.into_iter().map(JobId::from_uuid).collect());
+    Vec<i64>: ints => Ok;
+    u32: int => |n| Ok(u32::try_from(n)?);
+    u64: int => |n| Ok(u64::try_from(n)?);
+    Duration: int => |ms| Ok(Duration::from_millis(u64::try_from(ms)?));
+    Timestamp: time => Ok;
+    JobId: id => |id| Ok(JobId::from_uuid(id));
+    BatchId: id => |id| Ok(BatchId::of(JobId::from_uuid(id)));
+    Fence: int => |version| Ok(Fence::from_version(version));
+    Owner: text => |text| Ok(Owner::try_from(text)?);
+    JobStatus: text => |text| Ok(text.parse()?);
+    ratchet_api::JobType: text => |text| Ok(text.parse()?);
+    ratchet_api::EdgeState: text => |text| Ok(text.parse()?);
+    ratchet_api::ExecutionResult: text => |text| Ok(text.parse()?);
+    ratchet_api::LogLevel: text => |text| Ok(text.parse()?);
+    ratchet_api::QueueName: text => |text| Ok(ratchet_api::QueueName::new(text)?);
+    ratchet_api::BusinessKey: text => |text| Ok(ratchet_api::BusinessKey::new(text)?);
+    ratchet_api::IdempotencyKey: text => |text| Ok(ratchet_api::IdempotencyKey::new(text)?);
+    ratchet_api::ResourceName: text => |text| Ok(ratchet_api::ResourceName::new(text)?);
+    TargetName: text => |text| Ok(TargetName::new(text)?);
+    MethodName: text => |text| Ok(MethodName::new(text)?);
+    JsonText: text => |text| Ok(JsonText::from_stored(text));
+    ratchet_api::Progress: text => |text| Ok(serde_json::from_str(&text)?);
+    JobPriority: int => |ordinal| Ok(JobPriority::from_ordinal(i16::try_from(ordinal)?)?);
+    Vec<Tag>: texts => |tags| Ok(tags.into_iter().map(Tag::new).collect::<Result<_, _>>()?);
+}
+
+impl Cells<'_> {
+    /// A cell that is never null.
+    pub(crate) fn get<T: FromCell>(self, name: &str) -> Result<T, Problem> {
+        self.opt(name)?.ok_or_else(|| format!("{name}: null").into())
+    }
+
+    /// A cell that may be null.
+    pub(crate) fn opt<T: FromCell>(self, name: &str) -> Result<Option<T>, Problem> {
+        T::from_cell(self.0, name).map_err(|problem| format!("{name}: {problem}").into())
+    }
+
+    /// A cell that only a broken statement could get wrong.
+    pub(crate) fn must<T: FromCell>(self, op: &'static str, name: &str) -> StoreResult<T> {
+        self.get(name).map_err(|problem| broken(op, problem))
+    }
+
+    /// Likewise, where null has a meaning.
+    pub(crate) fn must_opt<T: FromCell>(self, op: &'static str, name: &str) -> StoreResult<Option<T>> {
+        self.opt(name).map_err(|problem| broken(op, problem))
+    }
+}
+
+fn broken(op: &'static str, problem: Problem) -> StoreError {
+    StoreError::new(StoreErrorKind::Corrupt, op, "a row cannot be read").with_source(problem)
+}
+
+/// Reads all rows with `read`; a row that cannot be read is an error that names it by its `job_id`.
+pub(crate) fn read_all<T>(
+    op: &'static str,
+    rows: &[Box<dyn Row>],
+    read: impl Fn(Cells<'_>) -> Result<T, Problem>,
+) -> StoreResult<Vec<T>> {
+    let named = |row: &dyn Row, problem: Problem| match Cells(row).get::<JobId>("job_id") {
+        Ok(id) => StoreError::corrupt(op, id, problem),
+        Err(_) => StoreError::new(StoreErrorKind::Corrupt, op, format!("a row cannot be read: {problem}")),
+    };
+    rows.iter().map(|row| read(Cells(row)).map_err(|problem| named(row, problem))).collect()
+}
+
+/// A row of `vw_jobs`.
+pub(crate) fn job(cells: Cells<'_>) -> Result<Job, Problem> {
+    let mut new = NewJob::new(payload(cells, "payload", "target", "method")?.ok_or("payload: missing")?);
+    read_spec(cells, &mut new.spec)?;
+
+    let mut job = Job::pending(new, 0, cells.get("created_at")?);
+    job.status = cells.get("status")?;
+    job.fence = cells.get("version")?;
+    job.scheduled_time = cells.get("scheduled_time")?;
+    job.attempts = cells.get("attempts")?;
+    job.crash_count = cells.get("crash_count")?;
+    job.picked_by = cells.opt("picked_by")?;
+    job.picked_at = cells.opt("picked_at")?;
+    job.paused_from = cells.opt("paused_from_status")?;
+    job.last_error = cells.opt("last_error")?;
+    job.cancel_reason = cells.opt("cancel_reason")?;
+    job.blocked_by = cells.get("blocked_by")?;
+    job.open_parents = cells.get("open_parents")?;
+    job.edge_count = cells.get("edge_count")?;
+    job.depends_on = cells.opt("depends_on")?;
+    job.superseded_by = cells.opt("superseded_by")?;
+    job.progress = cells.opt("progress")?;
+    job.ending = ending(cells)?;
+    job.recurrence = recurrence(cells)?;
+    Ok(job)
+}
+
+fn read_spec(cells: Cells<'_>, spec: &mut JobSpec) -> Result<(), Problem> {
+    spec.id = cells.get("job_id")?;
+    spec.job_type = cells.get("job_type")?;
+    spec.queue = cells.get("queue")?;
+    spec.priority = cells.get("priority")?;
+    spec.params = cells.opt("params")?;
+    spec.max_retries = cells.get("max_retries")?;
+    let policy: String = cells.get("backoff_policy")?;
+    spec.backoff = Backoff::from_parts(&policy, cells.get("backoff_param_ms")?)?;
+    spec.timeout = cells.opt("timeout_ms")?;
+    spec.expires_at = cells.opt("expires_at")?;
+    spec.idempotency_key = cells.opt("idempotency_key")?;
+    spec.business_key = cells.opt("business_key")?;
+    spec.resource = cells.opt("resource_name")?;
+    spec.tags = cells.get("tags")?;
+    spec.caller_principal = cells.opt("caller_principal")?;
+    spec.trace_context = cells.opt("trace_context")?;
+    spec.on_success = payload(cells, "on_success_payload", "on_success_target", "on_success_method")?;
+    spec.on_failure = payload(cells, "on_failure_payload", "on_failure_target", "on_failure_method")?;
+    spec.batch = cells.opt("batch_id")?;
+    Ok(())
+}
+
+pub(crate) fn payload(
+    cells: Cells<'_>,
+    text: &str,
+    target: &str,
+    method: &str,
+) -> Result<Option<JobPayload>, Problem> {
+    let Some(text) = cells.opt(text)? else { return Ok(None) };
+    Ok(Some(JobPayload::from_stored(cells.get(target)?, cells.get(method)?, text)))
+}
+
+fn ending(cells: Cells<'_>) -> Result<Option<Ending>, Problem> {
+    if cells.opt::<JobStatus>("terminal_status")?.is_none() {
+        return Ok(None);
+    }
+    let mut ending = Ending::at(cells.get("terminated_at")?);
+    ending.started_at = cells.opt("execution_start_time")?;
+    ending.ended_at = cells.opt("execution_end_time")?;
+    ending.queue_wait = cells.opt("queue_wait_ms")?;
+    ending.result = cells.opt("job_result")?;
+    Ok(Some(ending))
+}
+
+fn recurrence(cells: Cells<'_>) -> Result<Option<Recurrence>, Problem> {
+    let Some(cron) = cells.opt::<String>("cron_expr")? else { return Ok(None) };
+    Ok(Some(Recurrence::new(cron, cells.get::<String>("zone_id")?, cells.opt("next_fire")?)))
+}
+
+/// A row of `scheduler_job_queue` that is RUNNING, with the instant `now` at which it was read.
+pub(crate) fn claim(cells: Cells<'_>) -> Result<JobClaim, Problem> {
+    let now: Timestamp = cells.get("now")?;
+    let (id, fence, queue) = (cells.get("job_id")?, cells.get("version")?, cells.get("queue")?);
+    let mut claim = JobClaim::new(id, fence, queue, cells.get("scheduled_time")?, cells.get("picked_at")?);
+    claim.job_type = cells.get("job_type")?;
+    claim.priority = cells.get("priority")?;
+    claim.attempts = cells.get("attempts")?;
+    claim.crash_count = cells.get("crash_count")?;
+    claim.max_retries = cells.get("max_retries")?;
+    claim.timeout = cells.opt("timeout_ms")?;
+    claim.business_key = cells.opt("business_key")?;
+    claim.edge_count = cells.get("edge_count")?;
+    claim.cancel_requested = cells.get("cancel_requested")?;
+    claim.expired = cells.opt::<Timestamp>("expires_at")?.is_some_and(|at| at <= now);
+    Ok(claim)
+}
+
+/// A row of `scheduler_job_edge` with the expression of its condition.
+pub(crate) fn edge(cells: Cells<'_>) -> Result<Edge, Problem> {
+    let (name, expression) = (cells.get::<String>("condition_type")?, cells.opt("expression")?);
+    let condition = Condition::from_parts(&name, expression.as_ref())?;
+    let mut edge = Edge::new(cells.get("parent_id")?, cells.get("child_id")?, condition);
+    edge.priority = cells.get("priority")?;
+    edge.state = cells.get("state")?;
+    Ok(edge)
+}
