@@ -12,7 +12,8 @@ use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use ratchet_api::store::{ClaimRequest, JobStore};
 use ratchet_api::{JobId, StoreClock};
-use ratchet_store_postgres::{PostgresOptions, PostgresStore, Schema};
+use ratchet_store_core::{Dialect, Statement};
+use ratchet_store_postgres::{Namespace, PostgresOptions, PostgresStore};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection as _, PgConnection, Row as _};
 use tokio::sync::Mutex;
@@ -81,7 +82,7 @@ impl Bench for Postgres {
     async fn place(&self) -> Result<Box<dyn Place>> {
         let schema = format!("bench_{:016x}", rand::random::<u64>());
         let place = PgPlace { url: self.url.clone(), schema };
-        place.store(&self.url, StoreClock::Server, 1).await?.create_schema().await?;
+        PostgresStore::migrator(&self.url, place.namespace()?)?.migrate(|_| {}).await?;
         Ok(Box::new(place))
     }
 }
@@ -92,9 +93,13 @@ struct PgPlace {
 }
 
 impl PgPlace {
+    fn namespace(&self) -> Result<Namespace> {
+        Ok(Namespace::schema(self.schema.clone())?)
+    }
+
     async fn store(&self, url: &str, clock: StoreClock, connections: usize) -> Result<PostgresStore> {
         let mut options = PostgresOptions::default();
-        options.schema = Schema::new(self.schema.clone())?;
+        options.namespace = self.namespace()?;
         options.clock = clock;
         options.connections = connections;
         options.operation_timeout = Duration::from_secs(600);
@@ -155,7 +160,8 @@ impl Place for PgPlace {
     }
 
     async fn close(self: Box<Self>) -> Result<()> {
-        let store = self.store(&self.url, StoreClock::Server, 1).await?;
-        Ok(store.drop_schema().await?)
+        let drop = Statement::compile("DROP SCHEMA ratchet CASCADE", Dialect::Postgres, &self.namespace()?)?;
+        sqlx::raw_sql(drop.sql()).execute(&mut self.connection().await?).await?;
+        Ok(())
     }
 }
