@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_api::store::{ClaimRequest, JobClaimStore};
-use ratchet_api::{JobClaim, JobId, Owner, QueueLimit, QueueName, StoreResult};
+use ratchet_api::{JobClaim, JobId, Outcome, Owner, QueueLimit, QueueName, StoreResult, Verdict};
 
 use super::SqlStore;
 use crate::driver::Row;
+use crate::store::commit::commit_all;
 use crate::store::hold::ids_of;
 use crate::store::row::{self, Cells};
 use crate::store::session::Session;
@@ -22,6 +23,25 @@ const LOOKS: usize = 4;
 impl JobClaimStore for SqlStore {
     async fn claim(&self, request: &ClaimRequest) -> StoreResult<Vec<JobClaim>> {
         self.write("claim", |session| Box::pin(claim(session, request))).await
+    }
+
+    /// One transaction, and so one wait for the disk instead of two.
+    async fn commit_and_claim(
+        &self,
+        owner: &Owner,
+        outcomes: &[Outcome],
+        request: &ClaimRequest,
+    ) -> StoreResult<(Vec<Verdict>, Vec<JobClaim>)> {
+        if outcomes.is_empty() {
+            return Ok((Vec::new(), self.claim(request).await?));
+        }
+        let both = self.transaction("commit_and_claim", |session| {
+            Box::pin(async move {
+                let verdicts = commit_all(session, owner, outcomes).await?;
+                Ok((verdicts, claim(session, request).await?))
+            })
+        });
+        both.await
     }
 
     async fn owned(&self, owner: &Owner) -> StoreResult<Vec<JobClaim>> {

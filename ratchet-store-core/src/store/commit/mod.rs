@@ -27,27 +27,17 @@ const OP: &str = "commit";
 #[async_trait]
 impl JobTerminalStore for SqlStore {
     async fn commit(&self, owner: &Owner, outcomes: &[Outcome]) -> StoreResult<Vec<Verdict>> {
-        let mut verdicts: Vec<Option<Verdict>> = vec![None; outcomes.len()];
-        let plain = plain_ones(outcomes);
+        let mut open = Open::new(outcomes);
+        let plain = open.plain();
         if !plain.is_empty() {
-            let recorded = self.write(OP, |session| Box::pin(commit_plain(session, owner, outcomes, &plain)));
-            for (place, verdict) in recorded.await? {
-                verdicts[place] = Some(verdict);
-            }
+            let work = self.write(OP, |session| Box::pin(commit_plain(session, owner, &plain)));
+            open.settle(work.await?);
         }
-        // Two outcomes of one job in one call go one after the other; each round takes the first that is left.
-        while verdicts.contains(&None) {
-            let mut seen = HashSet::new();
-            let open =
-                |(place, outcome): &(usize, &Outcome)| verdicts[*place].is_none() && seen.insert(outcome.id);
-            let round: Vec<(usize, &Outcome)> = outcomes.iter().enumerate().filter(open).collect();
-            let settled =
-                self.transaction(OP, |session| Box::pin(commit_rest(session, owner, &round))).await?;
-            for ((place, _), verdict) in round.iter().zip(settled) {
-                verdicts[*place] = Some(verdict);
-            }
+        while let Some(round) = open.round() {
+            let work = self.transaction(OP, |session| Box::pin(commit_rest(session, owner, &round)));
+            open.settle(work.await?);
         }
-        Ok(verdicts.into_iter().flatten().collect())
+        Ok(open.verdicts())
     }
 
     async fn cancel(&self, jobs: &[Target], reason: &Sanitized) -> StoreResult<Vec<CancelVerdict>> {
@@ -55,30 +45,82 @@ impl JobTerminalStore for SqlStore {
     }
 }
 
-/// The places of outcomes that may be plain: without effects, and the only one of their job.
-fn plain_ones(outcomes: &[Outcome]) -> Vec<usize> {
-    let mut seen = HashSet::new();
-    let is_plain = |(_, outcome): &(usize, &Outcome)| seen.insert(outcome.id) && outcome.effects.is_empty();
-    outcomes.iter().enumerate().filter(is_plain).map(|(place, _)| place).collect()
-}
-
-async fn commit_plain(
+/// Records outcomes inside a transaction that is under way.
+pub(super) async fn commit_all(
     session: &mut Session<'_>,
     owner: &Owner,
     outcomes: &[Outcome],
-    plain: &[usize],
+) -> StoreResult<Vec<Verdict>> {
+    let mut open = Open::new(outcomes);
+    let plain = open.plain();
+    if !plain.is_empty() {
+        open.settle(commit_plain(session, owner, &plain).await?);
+    }
+    while let Some(round) = open.round() {
+        open.settle(commit_rest(session, owner, &round).await?);
+    }
+    Ok(open.verdicts())
+}
+
+/// An outcome with its place in the call.
+type Placed<'a> = (usize, &'a Outcome);
+
+/// The outcomes of a call, and the verdicts so far.
+struct Open<'a> {
+    outcomes: &'a [Outcome],
+    verdicts: Vec<Option<Verdict>>,
+}
+
+impl<'a> Open<'a> {
+    fn new(outcomes: &'a [Outcome]) -> Self {
+        Self { outcomes, verdicts: vec![None; outcomes.len()] }
+    }
+
+    /// Those that may be plain: without effects, and the only one of their job.
+    fn plain(&self) -> Vec<Placed<'a>> {
+        let mut seen = HashSet::new();
+        let is_plain = |(_, outcome): &Placed<'_>| seen.insert(outcome.id) && outcome.effects.is_empty();
+        self.outcomes.iter().enumerate().filter(is_plain).collect()
+    }
+
+    /// The next to settle. Two outcomes of one job go one after the other; each round takes the first that is left.
+    fn round(&self) -> Option<Vec<Placed<'a>>> {
+        let mut seen = HashSet::new();
+        let is_next =
+            |(place, outcome): &Placed<'_>| self.verdicts[*place].is_none() && seen.insert(outcome.id);
+        let round: Vec<Placed<'a>> = self.outcomes.iter().enumerate().filter(is_next).collect();
+        (!round.is_empty()).then_some(round)
+    }
+
+    fn settle(&mut self, verdicts: Vec<(usize, Verdict)>) {
+        for (place, verdict) in verdicts {
+            self.verdicts[place] = Some(verdict);
+        }
+    }
+
+    /// One for each outcome, in order, once every round is settled.
+    fn verdicts(self) -> Vec<Verdict> {
+        self.verdicts.into_iter().flatten().collect()
+    }
+}
+
+/// Records those that are plain indeed; the others have no verdict yet.
+async fn commit_plain(
+    session: &mut Session<'_>,
+    owner: &Owner,
+    outcomes: &[Placed<'_>],
 ) -> StoreResult<Vec<(usize, Verdict)>> {
     let mut settlement = Settlement::default();
-    for place in plain {
-        settlement.push(&outcomes[*place]);
+    for (_, outcome) in outcomes {
+        settlement.push(outcome);
     }
     let recorded = settlement.record(session, owner, None, false).await?;
-    let verdict = |place: &usize| {
+    let verdict = |(place, outcome): &Placed<'_>| {
         let mut led_to = Recorded::default();
-        led_to.next_due = *recorded.get(&outcomes[*place].id)?;
+        led_to.next_due = *recorded.get(&outcome.id)?;
         Some((*place, Verdict::Recorded(led_to)))
     };
-    Ok(plain.iter().filter_map(verdict).collect())
+    Ok(outcomes.iter().filter_map(verdict).collect())
 }
 
 /// What is to be done about an outcome.
@@ -91,13 +133,13 @@ enum Ruling {
     Answer(Verdict),
 }
 
-/// Settles outcomes of different jobs; one verdict for each, in order.
+/// Settles outcomes of different jobs; one verdict for each.
 async fn commit_rest(
     session: &mut Session<'_>,
     owner: &Owner,
-    outcomes: &[(usize, &Outcome)],
-) -> StoreResult<Vec<Verdict>> {
-    let outcomes: Vec<&Outcome> = outcomes.iter().map(|(_, outcome)| *outcome).collect();
+    round: &[Placed<'_>],
+) -> StoreResult<Vec<(usize, Verdict)>> {
+    let outcomes: Vec<&Outcome> = round.iter().map(|(_, outcome)| *outcome).collect();
     let ids: Vec<JobId> = outcomes.iter().map(|outcome| outcome.id).collect();
     let held = hold(session, &ids).await?;
     let now = present(session).await?;
@@ -131,7 +173,8 @@ async fn commit_rest(
             Verdict::Recorded(recorded)
         }
     };
-    Ok(outcomes.iter().zip(rulings).zip(led_to).map(verdict).collect())
+    let verdicts = outcomes.iter().zip(rulings).zip(led_to).map(verdict);
+    Ok(round.iter().map(|(place, _)| *place).zip(verdicts).collect())
 }
 
 /// Decides what to do about each outcome.
