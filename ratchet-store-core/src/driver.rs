@@ -42,13 +42,15 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
 #[async_trait]
 pub trait Connection: Send {
     /// Runs a statement and reads all its rows. The values are in the order of [`Statement::binds`].
+    ///
+    /// On SQLite it may be several statements in one text; then the last one has the rows.
     async fn fetch(
         &mut self,
         statement: &Statement,
         values: &[Value<'_>],
     ) -> Result<Vec<Box<dyn Row>>, sqlx::Error>;
 
-    /// Runs a statement; answers how many rows it changed.
+    /// Runs a statement; answers how many rows it changed, the last one if it is several.
     async fn execute(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<u64, sqlx::Error>;
 
     /// Runs a text without parameters.
