@@ -1,0 +1,1 @@
+//! What stands at a plug point until a user puts something else there.

@@ -1,0 +1,1 @@
+//! Taking work from the store.
