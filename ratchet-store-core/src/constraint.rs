@@ -115,8 +115,8 @@ fn postgres(sqlstate: &str) -> Option<Meaning> {
         "23503" => Some(Meaning::ForeignKey),
         // Serialization failure, deadlock, lock not available.
         "40001" | "40P01" | "55P03" => Some(Meaning::LostRace),
-        // Shutdown, crash, starting up.
-        "57P01" | "57P02" | "57P03" | "57P05" => Some(Meaning::Passing),
+        // Shutdown, crash, starting up; idle for too long, also inside a transaction.
+        "57P01" | "57P02" | "57P03" | "57P05" | "25P03" => Some(Meaning::Passing),
         "57014" => Some(Meaning::Canceled),
         // No such table, column, schema.
         "42P01" | "42703" | "3F000" => Some(Meaning::SchemaMissing),

@@ -19,6 +19,22 @@ const STATEMENT_CACHE: usize = 256;
 const MIGRATIONS: &[(&str, &str)] =
     &[("V001__baseline.sql", include_str!("../migrations/V001__baseline.sql"))];
 
+/// What stands between the store and the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Pooler {
+    /// Nothing, as far as is known. A store that finds a pooler after all fails to open: on a shared connection, a
+    /// prepared statement may turn out to be somebody else's.
+    #[default]
+    None,
+    /// A pooler that leaves a connection to a client until it goes, or that tells the prepared statements of its
+    /// clients apart (PgBouncer since 1.21, with `max_prepared_statements` of 200 or more).
+    Session,
+    /// A pooler that gives a connection away after each transaction, such as PgBouncer in transaction mode. Every
+    /// operation becomes a transaction and no statement is prepared beforehand: right everywhere, but slower.
+    Transaction,
+}
+
 /// How to open a store. The default is right for most.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -32,6 +48,8 @@ pub struct PostgresOptions {
     pub clock: StoreClock,
     /// How big the parts of a job may be.
     pub limits: Limits,
+    /// What stands between the store and the server.
+    pub pooler: Pooler,
     /// The most connections at once. More than a few buy nothing.
     pub connections: usize,
     /// How long to wait for a free connection, and for the server to accept one.
@@ -44,7 +62,16 @@ impl Default for PostgresOptions {
     fn default() -> Self {
         let SqlOptions { namespace, clock, limits, connections, acquire_timeout, operation_timeout, .. } =
             SqlOptions::new(Namespace::default());
-        Self { namespace, migrate: false, clock, limits, connections, acquire_timeout, operation_timeout }
+        Self {
+            namespace,
+            migrate: false,
+            clock,
+            limits,
+            pooler: Pooler::None,
+            connections,
+            acquire_timeout,
+            operation_timeout,
+        }
     }
 }
 
@@ -56,7 +83,9 @@ impl PostgresStore {
     pub async fn connect(url: &str, options: PostgresOptions) -> StoreResult<Self> {
         let server = server(url)?;
         migrator(server.clone(), options.namespace.clone())?.ensure(options.migrate).await?;
-        Self::open(server, options)
+        let store = Self::open(server, options)?;
+        store.store.ping().await?;
+        Ok(store)
     }
 
     /// What makes the tables and brings them up to date.
@@ -71,7 +100,7 @@ impl PostgresStore {
         sql.connections = options.connections;
         sql.acquire_timeout = options.acquire_timeout;
         sql.operation_timeout = options.operation_timeout;
-        let driver = Arc::new(PgDriver::new(server));
+        let driver = Arc::new(PgDriver::new(server, options.pooler));
         Ok(Self { store: SqlStore::new("postgres", driver, &ratchet_store_core::texts!(), sql)? })
     }
 
@@ -85,7 +114,9 @@ impl PostgresStore {
 fn server(url: &str) -> StoreResult<PgConnectOptions> {
     let server = PgConnectOptions::from_str(url)
         .map_err(|_| StoreError::invalid("connect", "the URL is not one of PostgreSQL"))?;
-    Ok(server.application_name("ratchet").statement_cache_capacity(STATEMENT_CACHE))
+    let server = server.application_name("ratchet").statement_cache_capacity(STATEMENT_CACHE);
+    // Poolers refuse it, and no statement has floating point numbers.
+    Ok(server.extra_float_digits(None))
 }
 
 fn migrator(server: PgConnectOptions, namespace: Namespace) -> StoreResult<SchemaMigrator> {

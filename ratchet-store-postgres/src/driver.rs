@@ -1,6 +1,7 @@
 //! sqlx's PostgreSQL as a driver.
 
 use std::fmt;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -15,14 +16,22 @@ use sqlx::{
 };
 use uuid::Uuid;
 
+use crate::Pooler;
+use crate::session::{self, Plans};
+
 /// Opens connections to one server.
 pub(crate) struct PgDriver {
     server: PgConnectOptions,
+    pooler: Pooler,
 }
 
 impl PgDriver {
-    pub(crate) const fn new(server: PgConnectOptions) -> Self {
-        Self { server }
+    pub(crate) fn new(server: PgConnectOptions, pooler: Pooler) -> Self {
+        let server = match pooler {
+            Pooler::None => session::marked(server),
+            Pooler::Session | Pooler::Transaction => server,
+        };
+        Self { server, pooler }
     }
 }
 
@@ -43,35 +52,65 @@ impl Driver for PgDriver {
         Dialect::Postgres
     }
 
-    /// Every file is one statement, and one statement is a transaction.
+    /// Every file is one statement, and one statement is a transaction. Unless a pooler gives the connection away between
+    /// the two messages that a statement without a name needs.
     fn begin(&self, work: Work) -> Option<&'static str> {
-        match work {
-            Work::Read | Work::Write => None,
-            Work::Transaction => Some("BEGIN ISOLATION LEVEL READ COMMITTED"),
+        match (self.pooler, work) {
+            (Pooler::Transaction, _) => Some(session::BEGIN_AND_SET),
+            (_, Work::Transaction) => Some("BEGIN ISOLATION LEVEL READ COMMITTED"),
+            (_, Work::Read | Work::Write) => None,
         }
     }
 
     async fn connect(&self, _: Work) -> Result<Box<dyn Connection>, sqlx::Error> {
-        Ok(Box::new(PgLink::Ours(PgConnection::connect_with(&self.server).await?)))
+        let connected = PgConnection::connect_with(&self.server).await;
+        let link = match self.pooler {
+            Pooler::None => {
+                let mut connection = connected.map_err(session::suspect_pooler)?;
+                session::settle_in(&mut connection).await?;
+                PgLink::Named(connection, Plans::default())
+            }
+            Pooler::Session => PgLink::Named(connected?, Plans::default()),
+            Pooler::Transaction => PgLink::Unnamed(connected?),
+        };
+        Ok(Box::new(link))
     }
 }
 
 /// A connection.
 pub(crate) enum PgLink<'c> {
-    /// Of the store.
-    Ours(PgConnection),
-    /// Of a transaction that a user began.
+    /// Of the store; statements are prepared once, under a name.
+    Named(PgConnection, Plans),
+    /// Of the store, to a server connection that changes with every transaction.
+    Unnamed(PgConnection),
+    /// Of a transaction that a user began. Names in it are the user's, and there may be a pooler behind it.
     Theirs(&'c mut PgConnection),
 }
 
 impl PgLink<'_> {
     fn connection(&mut self) -> &mut PgConnection {
         match self {
-            Self::Ours(connection) => connection,
+            Self::Named(connection, _) | Self::Unnamed(connection) => connection,
             Self::Theirs(connection) => connection,
         }
     }
+
+    /// A statement as it is run on this connection.
+    async fn query(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<PgQuery, sqlx::Error> {
+        if let Self::Named(connection, plans) = self {
+            plans.renew(connection).await?;
+        }
+        Ok(query(statement, values)?.persistent(matches!(self, Self::Named(..))))
+    }
+
+    fn note_use(&mut self, took: Duration) {
+        if let Self::Named(_, plans) = self {
+            plans.note_use(took);
+        }
+    }
 }
+
+type PgQuery = Query<'static, Postgres, PgArguments>;
 
 #[async_trait]
 impl Connection for PgLink<'_> {
@@ -80,12 +119,19 @@ impl Connection for PgLink<'_> {
         statement: &Statement,
         values: &[Value<'_>],
     ) -> Result<Vec<Box<dyn Row>>, sqlx::Error> {
-        let rows = query(statement, values)?.fetch_all(self.connection()).await?;
+        let query = self.query(statement, values).await?;
+        let begun = Instant::now();
+        let rows = query.fetch_all(self.connection()).await?;
+        self.note_use(begun.elapsed());
         Ok(rows.into_iter().map(|row| Box::new(PgCells(row)) as Box<dyn Row>).collect())
     }
 
     async fn execute(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<u64, sqlx::Error> {
-        Ok(query(statement, values)?.execute(self.connection()).await?.rows_affected())
+        let query = self.query(statement, values).await?;
+        let begun = Instant::now();
+        let done = query.execute(self.connection()).await?;
+        self.note_use(begun.elapsed());
+        Ok(done.rows_affected())
     }
 
     async fn raw(&mut self, text: SqlStr) -> Result<(), sqlx::Error> {
@@ -97,17 +143,14 @@ impl Connection for PgLink<'_> {
     }
 
     async fn close(self: Box<Self>) {
-        if let Self::Ours(connection) = *self {
+        if let Self::Named(connection, _) | Self::Unnamed(connection) = *self {
             // The server will notice at the latest when the socket goes.
             drop(connection.close().await);
         }
     }
 }
 
-fn query(
-    statement: &Statement,
-    values: &[Value<'_>],
-) -> Result<Query<'static, Postgres, PgArguments>, sqlx::Error> {
+fn query(statement: &Statement, values: &[Value<'_>]) -> Result<PgQuery, sqlx::Error> {
     let mut arguments = PgArguments::default();
     for value in values {
         bind(&mut arguments, value).map_err(sqlx::Error::Encode)?;

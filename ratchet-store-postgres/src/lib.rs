@@ -4,15 +4,16 @@
 //! `docs/stores/postgresql.md` explains the tables and the claim. Here is what is PostgreSQL's own:
 //!
 //! - `queries/<area>/<name>.sql`: every statement, one a file, written for the schema `ratchet`;
-//! - `driver`: connections, values and cells;
+//! - `driver`: connections, values and cells; `session`: what is asked of them, poolers, plans;
 //! - `connect`: opening a store, and making its tables;
 //! - `enlist`: storing jobs inside a transaction of yours.
 
 mod connect;
 mod driver;
 mod enlist;
+mod session;
 
-pub use connect::PostgresOptions;
+pub use connect::{Pooler, PostgresOptions};
 pub use enlist::InPostgres;
 pub use ratchet_store_core::Namespace;
 

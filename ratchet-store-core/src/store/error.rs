@@ -41,13 +41,14 @@ fn is_constraint(kind: &sqlx::error::ErrorKind) -> bool {
 
 /// An error of opening a connection.
 pub(super) fn unreachable(dialect: Dialect, op: &'static str, error: sqlx::Error) -> StoreError {
-    match dialect.is_access_denied(&error) {
-        true => StoreError::new(StoreErrorKind::Other, op, "the server refuses the user; check the URL"),
-        false => {
-            StoreError::new(StoreErrorKind::Unavailable, op, "the database cannot be reached; check the URL")
+    let (kind, detail) = match &error {
+        sqlx::Error::Configuration(advice) => (StoreErrorKind::Other, advice.to_string()),
+        _ if dialect.is_access_denied(&error) => {
+            (StoreErrorKind::Other, "the server refuses the user; check the URL".to_owned())
         }
-    }
-    .with_source(error)
+        _ => (StoreErrorKind::Unavailable, "the database cannot be reached; check the URL".to_owned()),
+    };
+    StoreError::new(kind, op, detail).with_source(error)
 }
 
 /// Whether the server undid the whole transaction for the sake of others, so that running it again may succeed.

@@ -90,6 +90,10 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push((connection, Instant::now()));
     }
 
+    fn clear(&self) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     async fn permit(&self, op: &'static str, wait: Duration) -> StoreResult<SemaphorePermit<'_>> {
         let unavailable = |what| StoreError::new(StoreErrorKind::Unavailable, op, what);
         let permit = timeout(wait, self.free.acquire()).await;
@@ -198,8 +202,10 @@ impl SqlStore {
         let late = |_| StoreError::new(StoreErrorKind::Unavailable, op, "the server does not answer");
         let mut session = Session { store: self, op, connection: Link::Ours(connection.map_err(late)??) };
         let (result, usable) = session.work(self.driver.begin(work), task).await;
-        if let (Link::Ours(connection), true) = (session.connection, usable) {
-            pool.push(connection);
+        match session.connection {
+            Link::Ours(connection) if usable => pool.push(connection),
+            // What ended this one may have ended the others.
+            _ => pool.clear(),
         }
         result
     }

@@ -1,0 +1,91 @@
+//! What the store asks of its sessions, whether it has any, and the plans that a server keeps for them.
+
+use std::time::Duration;
+
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{PgConnection, Row as _};
+
+/// What a connection is told at its start, and a server behind a pooler never hears: so it shows whether there is one.
+const MARK: (&str, &str) = ("ratchet.direct", "on");
+const IS_MARKED: &str = "SELECT coalesce(current_setting('ratchet.direct', true), '') = 'on'";
+
+const POOLED: &str = "a pooler may stand before the server; say which kind in the option `pooler`";
+/// SQLSTATE of what a pooler says to a startup parameter that it does not know.
+const PROTOCOL_VIOLATION: &str = "08P01";
+
+/// In one message: a transaction has no session to set things in before.
+pub(crate) const BEGIN_AND_SET: &str = "\
+BEGIN ISOLATION LEVEL READ COMMITTED;
+SET LOCAL idle_in_transaction_session_timeout = '60s';
+SET LOCAL random_page_cost = 1.1";
+
+/// A node that vanishes without a word must not hold its locks for hours. And what the store reads was written a
+/// moment ago: a plan must not prefer reading a whole table for fear of the disk.
+const SET: &str = "\
+SELECT
+    set_config('random_page_cost', least(current_setting('random_page_cost')::float8, 1.1)::text, false),
+    CASE current_setting('idle_in_transaction_session_timeout')
+        WHEN '0' THEN set_config('idle_in_transaction_session_timeout', '60s', false)
+    END";
+/// The server ends a statement that nobody waits for any more. Not every version and system can.
+const NOTICE_DEATH: &str = "\
+SELECT set_config(name, '2s', false)
+FROM pg_settings
+WHERE name = 'client_connection_check_interval' AND setting = '0'";
+
+/// Marks the sessions that these options open.
+pub(crate) fn marked(server: PgConnectOptions) -> PgConnectOptions {
+    server.options([MARK])
+}
+
+/// Adds advice to an error that may come from a pooler.
+pub(crate) fn suspect_pooler(error: sqlx::Error) -> sqlx::Error {
+    let code = error.as_database_error().and_then(|error| error.code());
+    if code.as_deref() == Some(PROTOCOL_VIOLATION) {
+        return sqlx::Error::Configuration(format!("{POOLED} ({error})").into());
+    }
+    error
+}
+
+/// Makes a session the store's own.
+pub(crate) async fn settle_in(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let marked = sqlx::raw_sql(IS_MARKED).fetch_one(&mut *connection).await?;
+    if !marked.try_get::<bool, _>(0)? {
+        return Err(sqlx::Error::Configuration(POOLED.into()));
+    }
+    sqlx::raw_sql(SET).execute(&mut *connection).await?;
+    if let Err(error) = sqlx::raw_sql(NOTICE_DEATH).execute(connection).await
+        && error.as_database_error().is_none()
+    {
+        return Err(error);
+    }
+    Ok(())
+}
+
+/// A statement that takes longer than this may have a plan from the time when the tables were empty...
+const SLOW: Duration = Duration::from_millis(50);
+/// ... and gets a new one, but not more often than after so many statements.
+const PLANS_LAST: u32 = 20;
+
+/// How the plans that the server keeps for a connection do.
+#[derive(Debug, Default)]
+pub(crate) struct Plans {
+    uses: u32,
+    slow: bool,
+}
+
+impl Plans {
+    pub(crate) fn note_use(&mut self, took: Duration) {
+        self.uses = self.uses.saturating_add(1);
+        self.slow = took >= SLOW;
+    }
+
+    /// Has the server plan anew, if there is reason to.
+    pub(crate) async fn renew(&mut self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        if self.slow && self.uses >= PLANS_LAST {
+            sqlx::raw_sql("DISCARD PLANS").execute(connection).await?;
+            *self = Self::default();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,269 @@
+//! What happens to callers and connections when the server, the network or the caller gives up.
+
+#[path = "support/proxy.rs"]
+mod proxy;
+mod support;
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use proxy::{Cut, Proxy};
+use ratchet_api::store::{
+    ExecutionStore as _, JobBulkStore as _, JobClaimStore as _, JobCrudStore as _, JobTerminalStore as _,
+};
+use ratchet_api::{Effect, End, Inserted, JobClaim, JobId, Outcome, StoreResult, Submission, Verdict};
+use ratchet_store_postgres::PostgresStore;
+use ratchet_tck::fixture::job;
+use sqlx::PgConnection;
+use support::{Place, direct_url};
+
+/// Short, so that a test that waits for it is quick; long enough for a busy machine to answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+#[tokio::test]
+async fn a_call_that_takes_too_long_fails_and_leaves_nothing_behind() {
+    const CONNECTIONS: usize = 2;
+    let place = Place::new().await;
+    let store = place
+        .store(&direct_url(), |options| {
+            options.operation_timeout = PATIENCE;
+            options.connections = CONNECTIONS;
+        })
+        .await;
+    let mut blocker = lock_node(&place).await;
+    for _ in 0..2 {
+        let calls = (0..CONNECTIONS).map(|_| async { transient(store.claim(&place.claiming(1)).await) });
+        join_all(calls).await;
+    }
+    // What needs no locked row works meanwhile.
+    store.find(&[JobId::generate()]).await.expect("find answers");
+    // The server has noticed that nobody waits for the claims, although the lock is still held.
+    let mut watcher = place.connection().await;
+    until(async || waiting(&mut watcher, &place).await.is_empty()).await;
+    assert!(
+        sessions(&mut watcher, &place).await.len() <= CONNECTIONS + 1,
+        "those of the store, and the test's own"
+    );
+
+    sqlx::raw_sql("ROLLBACK").execute(&mut blocker).await.expect("the lock goes");
+    store.claim(&place.claiming(1)).await.expect("claim answers");
+    store.close().await;
+    place.close().await;
+}
+
+#[tokio::test]
+async fn a_caller_that_stops_waiting_leaves_nothing_behind() {
+    let place = Place::new().await;
+    let store = place.store(&direct_url(), |options| options.connections = 1).await;
+    let mut blocker = lock_node(&place).await;
+    let mut watcher = place.connection().await;
+    let request = place.claiming(1);
+    tokio::select! {
+        _ = store.claim(&request) => panic!("the claim waits for the lock"),
+        () = until(async || !waiting(&mut watcher, &place).await.is_empty()) => {}
+    }
+    store.find(&[JobId::generate()]).await.expect("the only connection is free again");
+    until(async || waiting(&mut watcher, &place).await.is_empty()).await;
+    sqlx::raw_sql("ROLLBACK").execute(&mut blocker).await.expect("the lock goes");
+    store.close().await;
+    place.close().await;
+}
+
+#[tokio::test]
+async fn one_call_pays_for_connections_that_were_killed_while_idle() {
+    const CONNECTIONS: usize = 3;
+    let place = Place::new().await;
+    let store = place.store(&direct_url(), |options| options.connections = CONNECTIONS).await;
+    // At once, so that each has a connection of its own.
+    let blocker = lock_node(&place).await;
+    let mut watcher = place.connection().await;
+    let requests = [(); CONNECTIONS].map(|()| place.claiming(1));
+    let claims = requests.iter().map(|request| store.claim(request));
+    let freed = async {
+        until(async || waiting(&mut watcher, &place).await.len() == CONNECTIONS).await;
+        drop(blocker);
+    };
+    let (claims, ()) = tokio::join!(join_all(claims), freed);
+    assert!(claims.iter().all(StoreResult::is_ok), "{claims:?}");
+
+    let idle = sessions(&mut watcher, &place).await;
+    assert!(idle.len() >= CONNECTIONS, "{idle:?}");
+    kill(&mut watcher, &idle).await;
+    transient(store.claim(&place.claiming(1)).await);
+    for _ in 0..CONNECTIONS {
+        store.claim(&place.claiming(1)).await.expect("claim answers");
+    }
+    store.close().await;
+    place.close().await;
+}
+
+#[tokio::test]
+async fn a_call_whose_connection_is_killed_can_be_sent_again() {
+    let place = Place::new().await;
+    let store = place.store(&direct_url(), |_| {}).await;
+    place.fill(1).await;
+    let mut watcher = place.connection().await;
+
+    let blocker = lock_node(&place).await;
+    let request = place.claiming(1);
+    let (claimed, ()) = tokio::join!(store.claim(&request), kill_waiting(&mut watcher, &place));
+    transient(claimed);
+    drop(blocker);
+    let claims = store.claim(&request).await.expect("claim answers");
+    assert_eq!(claims.len(), 1, "what was undone can be claimed");
+
+    let blocker = lock(&place, "SELECT FROM scheduler_job_queue FOR UPDATE").await;
+    let outcomes = [succeeded(&claims[0])];
+    let (committed, ()) =
+        tokio::join!(store.commit(&place.node, &outcomes), kill_waiting(&mut watcher, &place));
+    transient(committed);
+    drop(blocker);
+    let verdicts = store.commit(&place.node, &outcomes).await.expect("commit answers");
+    assert!(matches!(verdicts[..], [Verdict::Recorded(_)]), "{verdicts:?}");
+    store.close().await;
+    place.close().await;
+}
+
+#[tokio::test]
+async fn an_outcome_that_never_reached_the_server_is_recorded_at_the_second_try() {
+    let (place, proxy, store) = through_proxy().await;
+    place.fill(1).await;
+    let claim = place.claim(1).await.remove(0);
+    proxy.cut(Cut::BeforeRequest);
+    transient(store.commit(&place.node, &[succeeded(&claim)]).await);
+    let verdicts = store.commit(&place.node, &[succeeded(&claim)]).await.expect("commit answers");
+    assert!(matches!(verdicts[..], [Verdict::Recorded(_)]), "{verdicts:?}");
+    store.close().await;
+    place.close().await;
+}
+
+#[tokio::test]
+async fn an_outcome_whose_reply_was_lost_is_recognised() {
+    let (place, proxy, store) = through_proxy().await;
+    place.fill(2).await;
+    let claims = place.claim(2).await;
+    let plain = succeeded(&claims[0]);
+    // Goes through a transaction of several statements.
+    let mut chained = succeeded(&claims[1]);
+    let next = Submission::single(job());
+    chained.effects = vec![Effect::Submit(Box::new(next.clone()))];
+
+    for outcome in [plain, chained] {
+        let outcomes = [outcome];
+        proxy.cut(Cut::AfterCommit);
+        transient(store.commit(&place.node, &outcomes).await);
+        let verdicts = store.commit(&place.node, &outcomes).await.expect("commit answers");
+        assert_eq!(verdicts, [Verdict::AlreadyRecorded]);
+        let history = store.executions(outcomes[0].id).await.expect("executions answers");
+        assert_eq!(history.len(), 1, "it is recorded once");
+    }
+    let found = store.find(&[next.id().expect("an id")]).await.expect("find answers");
+    assert!(found[0].is_some(), "its effect happened");
+    store.close().await;
+    place.close().await;
+}
+
+#[tokio::test]
+async fn claims_whose_reply_was_lost_are_found_among_the_owned() {
+    let (place, proxy, store) = through_proxy().await;
+    place.fill(3).await;
+    proxy.cut(Cut::AfterCommit);
+    transient(store.claim(&place.claiming(3)).await);
+    assert_eq!(store.claim(&place.claiming(3)).await.expect("claim answers"), [], "they are taken");
+    let owned = store.owned(&place.node).await.expect("owned answers");
+    assert_eq!(owned.len(), 3);
+    let outcomes: Vec<Outcome> = owned.iter().map(succeeded).collect();
+    let verdicts = store.commit(&place.node, &outcomes).await.expect("commit answers");
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Recorded(_))), "{verdicts:?}");
+    store.close().await;
+    place.close().await;
+}
+
+#[tokio::test]
+async fn jobs_whose_insert_was_not_answered_are_told_as_stored() {
+    let (place, proxy, store) = through_proxy().await;
+    let alone = Submission::single(job());
+    let mut two = Submission::single(job());
+    two.jobs.push(job());
+    for submission in [alone, two] {
+        proxy.cut(Cut::AfterCommit);
+        transient(store.insert(std::slice::from_ref(&submission)).await);
+        let again = store.insert(std::slice::from_ref(&submission)).await.expect("insert answers");
+        assert_eq!(again, [Inserted::Existing(submission.id().expect("an id"))]);
+    }
+    store.close().await;
+    place.close().await;
+}
+
+async fn through_proxy() -> (Place, Proxy, PostgresStore) {
+    let place = Place::new().await;
+    let proxy = Proxy::to(&direct_url());
+    let store = place.store(&proxy.url, |_| {}).await;
+    (place, proxy, store)
+}
+
+fn succeeded(claim: &JobClaim) -> Outcome {
+    Outcome::new(claim.id, claim.fence, End::Succeeded { result: None })
+}
+
+fn transient<T: std::fmt::Debug>(answer: StoreResult<T>) {
+    let error = answer.expect_err("the call fails");
+    assert!(error.is_transient(), "{error:?}");
+}
+
+/// Holds the row that every claim of the node must lock, until the connection is dropped.
+async fn lock_node(place: &Place) -> PgConnection {
+    lock(place, "SELECT FROM scheduler_node FOR UPDATE").await
+}
+
+async fn lock(place: &Place, text: &'static str) -> PgConnection {
+    let mut connection = place.connection().await;
+    sqlx::raw_sql("BEGIN").execute(&mut connection).await.expect("a transaction begins");
+    sqlx::raw_sql(text).execute(&mut connection).await.expect("the rows are locked");
+    connection
+}
+
+/// The stores' sessions that wait for a lock while they work on this schema.
+async fn waiting(watcher: &mut PgConnection, place: &Place) -> Vec<i32> {
+    let query = "SELECT a.pid FROM pg_stat_activity a WHERE a.application_name = 'ratchet' AND a.wait_event_type = 'Lock'
+        AND EXISTS (
+            SELECT FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+            WHERE l.pid = a.pid AND c.relnamespace = $1::text::regnamespace
+        )";
+    pids(watcher, place, query).await
+}
+
+/// The stores' sessions whose last statement was a short one on this schema, which the server remembers whole.
+async fn sessions(watcher: &mut PgConnection, place: &Place) -> Vec<i32> {
+    let query = "SELECT a.pid FROM pg_stat_activity a
+        WHERE a.application_name = 'ratchet' AND position($1::text IN a.query) > 0";
+    pids(watcher, place, query).await
+}
+
+async fn pids(watcher: &mut PgConnection, place: &Place, query: &'static str) -> Vec<i32> {
+    let query = sqlx::query_scalar(query).bind(&place.schema);
+    query.fetch_all(watcher).await.expect("the server tells its sessions")
+}
+
+async fn kill(watcher: &mut PgConnection, sessions: &[i32]) {
+    // Waits until each is gone.
+    let kill = sqlx::query("SELECT pg_terminate_backend(pid, 60000) FROM unnest($1::int[]) AS t (pid)")
+        .bind(sessions);
+    kill.execute(watcher).await.expect("the sessions are killed");
+}
+
+/// Kills the session that waits for a lock, once there is one.
+async fn kill_waiting(watcher: &mut PgConnection, place: &Place) {
+    until(async || !waiting(watcher, place).await.is_empty()).await;
+    let sessions = waiting(watcher, place).await;
+    kill(watcher, &sessions).await;
+}
+
+/// Asks the server again and again: it does not tell by itself.
+async fn until(mut holds: impl AsyncFnMut() -> bool) {
+    let patience = tokio::time::Instant::now() + Duration::from_secs(60);
+    while !holds().await {
+        assert!(tokio::time::Instant::now() < patience, "it did not happen");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

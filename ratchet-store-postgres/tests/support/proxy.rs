@@ -1,0 +1,110 @@
+//! Stands between a store and the server, and cuts connections at the worst moments.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::thread;
+
+use sqlx::postgres::PgConnectOptions;
+
+/// When the next connection that does something is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Cut {
+    Never,
+    /// As soon as the client asks for something: the server never hears of it.
+    BeforeRequest,
+    /// Once the server has done it for good: the client never hears of it.
+    AfterCommit,
+}
+
+/// A proxy on a port of its own. It ends with the test program.
+pub(crate) struct Proxy {
+    pub(crate) url: String,
+    cut: Arc<AtomicU8>,
+}
+
+impl Proxy {
+    /// Passes everything on to the server of this URL.
+    pub(crate) fn to(url: &str) -> Self {
+        let server: PgConnectOptions = url.parse().expect("a URL");
+        let target = (server.get_host().to_owned(), server.get_port());
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("a port").port();
+        let cut = Arc::new(AtomicU8::new(Cut::Never as u8));
+        let order = Arc::clone(&cut);
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let server = TcpStream::connect((target.0.as_str(), target.1)).expect("the server answers");
+                pass_on(&client, &server, &order);
+            }
+        });
+        let user = server.get_username();
+        let database = server.get_database().unwrap_or(user);
+        // What is encrypted cannot be cut at the right place.
+        Self { url: format!("postgres://{user}@127.0.0.1:{port}/{database}?sslmode=disable"), cut }
+    }
+
+    /// Cuts one connection, once.
+    pub(crate) fn cut(&self, when: Cut) {
+        self.cut.store(when as u8, Ordering::SeqCst);
+    }
+}
+
+fn pass_on(client: &TcpStream, server: &TcpStream, order: &Arc<AtomicU8>) {
+    let both = || (client.try_clone().expect("a handle"), server.try_clone().expect("a handle"));
+    let ((from, to), cut) = (both(), Arc::clone(order));
+    thread::spawn(move || ended(&from, &to, requests(&from, &to, &cut)));
+    let ((to, from), cut) = (both(), Arc::clone(order));
+    thread::spawn(move || ended(&to, &from, answers(&from, &to, &cut)));
+}
+
+/// However one direction ended, the other one has nothing to do any more.
+fn ended(client: &TcpStream, server: &TcpStream, _: io::Result<()>) {
+    // One that is closed already is fine too.
+    let _ = (client.shutdown(Shutdown::Both), server.shutdown(Shutdown::Both));
+}
+
+/// Whether this order was given; it is carried out once.
+fn take(order: &AtomicU8, cut: Cut) -> bool {
+    let never = Cut::Never as u8;
+    order.compare_exchange(cut as u8, never, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+}
+
+fn requests(mut client: &TcpStream, mut server: &TcpStream, order: &AtomicU8) -> io::Result<()> {
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let length = client.read(&mut buffer)?;
+        if length == 0 || take(order, Cut::BeforeRequest) {
+            return Ok(());
+        }
+        server.write_all(&buffer[..length])?;
+    }
+}
+
+/// Passes on the server's messages in groups, as far as each `ReadyForQuery`. A group that tells of a finished command
+/// while no transaction is open means that something is committed.
+fn answers(mut server: &TcpStream, mut client: &TcpStream, order: &AtomicU8) -> io::Result<()> {
+    const COMMAND_COMPLETE: u8 = b'C';
+    const READY: u8 = b'Z';
+    const NO_TRANSACTION: &[u8] = b"I";
+    let (mut group, mut complete) = (Vec::new(), false);
+    loop {
+        let mut head = [0; 5];
+        server.read_exact(&mut head)?;
+        let [kind, length @ ..] = head;
+        let mut body = vec![0; u32::from_be_bytes(length) as usize - 4];
+        server.read_exact(&mut body)?;
+        group.extend(head);
+        group.extend(&body);
+        complete |= kind == COMMAND_COMPLETE;
+        if kind == READY {
+            if complete && body == NO_TRANSACTION && take(order, Cut::AfterCommit) {
+                return Ok(());
+            }
+            client.write_all(&group)?;
+            (group, complete) = (Vec::new(), false);
+        }
+    }
+}
