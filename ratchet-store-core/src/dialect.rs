@@ -28,12 +28,12 @@ impl Dialect {
         }
     }
 
-    /// What stands before the number of a parameter; MySQL knows no numbers.
+    /// What stands before the number of a parameter. MySQL knows no numbers; those of SQLite leave gaps in a text of
+    /// several statements, and its driver then binds the wrong values.
     pub(crate) const fn number_mark(self) -> Option<char> {
         match self {
             Self::Postgres => Some('$'),
-            Self::Sqlite => Some('?'),
-            Self::MySql => None,
+            Self::MySql | Self::Sqlite => None,
         }
     }
 }

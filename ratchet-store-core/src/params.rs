@@ -4,8 +4,8 @@
 //! the schema `ratchet`. What is put into it is a number, a `?`, or a [`Namespace`], whose name is checked; values are
 //! bound. That is why this module, and no other, may vouch for text with `AssertSqlSafe`.
 //!
-//! - `:name` becomes `$1` on PostgreSQL and `?1` on SQLite, the same number wherever the name returns. MySQL has no
-//!   numbers: each mention becomes a `?` and is bound again. [`Statement::binds`] tells the order.
+//! - `:name` becomes `$1` on PostgreSQL, the same number wherever the name returns. On MySQL and SQLite each mention
+//!   becomes a `?` and is bound again. [`Statement::binds`] tells the order.
 //! - `:[one, two]` is one parameter too, on databases without arrays: the rows that several arrays make together.
 //! - `ratchet.table` becomes the table in the namespace, and the word `ratchet` alone the schema itself.
 //! - Quotes and comments stay as they are. So do `::` casts. In a `$$` body there are no parameters, but tables are

@@ -1,16 +1,4 @@
--- Ratchet on SQLite: the clean install. docs/stores/sqlite.md explains it.
---
--- Names are written for the schema `ratchet`; the store puts in what it was opened with, plain names as a rule. To
--- install by hand, remove `ratchet.`. Times are UTC in milliseconds, ids are the 16 bytes of a UUID, booleans 0 and 1.
---
--- Small rows with a key of their own have no rowid: one tree to write instead of two.
-
-CREATE TABLE ratchet.ratchet_schema_version (
-    version     TEXT NOT NULL PRIMARY KEY,
-    applied_at  INTEGER NOT NULL,
-    description TEXT NOT NULL,
-    checksum    TEXT NOT NULL
-);
+-- The tables of Ratchet on SQLite.
 
 -- The cold row: what was asked for, and how it ended. It has a rowid: rows are long, and a long row is cheaper to write
 -- and to write again when only numbers are compared on the way to it.

@@ -14,12 +14,12 @@ fn compile(text: &str, dialect: Dialect, namespace: &Namespace) -> (String, Vec<
 }
 
 #[test]
-fn parameters_are_numbered_by_first_mention_and_mysql_binds_each_mention() {
+fn parameters_are_numbered_by_first_mention_or_bound_at_each_mention() {
     let text = "SELECT :b, :a_1 WHERE :b > :a_1";
     for (dialect, sql, binds) in [
         (Dialect::Postgres, "SELECT $1, $2 WHERE $1 > $2", vec!["b", "a_1"]),
-        (Dialect::Sqlite, "SELECT ?1, ?2 WHERE ?1 > ?2", vec!["b", "a_1"]),
         (Dialect::MySql, "SELECT ?, ? WHERE ? > ?", vec!["b", "a_1", "b", "a_1"]),
+        (Dialect::Sqlite, "SELECT ?, ? WHERE ? > ?", vec!["b", "a_1", "b", "a_1"]),
     ] {
         assert_eq!(
             compile(text, dialect, &schema()),

@@ -1,5 +1,5 @@
 -- Takes the best due jobs of some queues. docs/stores/sqlite.md explains each step; the heads of the queues are read by
--- the trigger choose_best in connect.sql. There is one writer, so nobody else can hold a job.
+-- the trigger in connect/choose_best.sql. There is one writer, so nobody else can hold a job.
 DELETE FROM temp.wanted_queue;
 
 DELETE FROM temp.chosen;

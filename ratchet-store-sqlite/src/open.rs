@@ -1,0 +1,215 @@
+//! Opening a file.
+
+use std::path::{Path, PathBuf, absolute};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet_api::{Limits, StoreClock, StoreError, StoreErrorKind, StoreResult};
+use ratchet_store_core::migrate::Scripts;
+use ratchet_store_core::{
+    ConstraintDetector as _, Dialect, Namespace, SchemaMigrator, SqlOptions, SqlStore, transient,
+};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
+
+use crate::SqliteStore;
+use crate::driver::SqliteDriver;
+
+const OP: &str = "open";
+
+/// The driver keeps this many prepared scripts a connection: more than the store has.
+const STATEMENT_CACHE: usize = 256;
+
+/// Rows that the driver's thread may be ahead of the reader. Each time it is not allowed to be costs two thread switches.
+const ROW_BUFFER: usize = 1_024;
+
+/// The steps of the schema.
+const MIGRATIONS: &[(&str, &str)] =
+    &[("V001__baseline.sql", include_str!("../migrations/V001__baseline.sql"))];
+
+/// How sure a commit is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Durability {
+    /// What is committed survives a power cut: the file is flushed at every commit.
+    #[default]
+    Full,
+    /// What is committed survives the death of the process, but the last commits may be gone after a power cut or a
+    /// crash of the system: jobs that were accepted, and outcomes, so that work is done again. The file stays whole.
+    /// Faster, above all for small transactions.
+    Normal,
+}
+
+/// How to open a store. The default is right for most.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SqliteOptions {
+    /// What stands before the names of the tables: nothing unless set. SQLite has no schemas.
+    pub namespace: Namespace,
+    /// How sure a commit is.
+    pub durability: Durability,
+    /// The clock that decides; another than the machine's is for tests.
+    pub clock: StoreClock,
+    /// How big the parts of a job may be.
+    pub limits: Limits,
+    /// Connections for reading, beside the one that writes.
+    pub readers: usize,
+    /// How long one try to write waits for a writer of another process. A try that fails is followed by a few more.
+    pub busy_timeout: Duration,
+    /// How long to wait for a free connection.
+    pub acquire_timeout: Duration,
+    /// How long one operation may take before its connection is given up.
+    pub operation_timeout: Duration,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        let SqlOptions { namespace, clock, limits, operation_timeout, .. } =
+            SqlOptions::new(Namespace::bare());
+        Self {
+            namespace,
+            durability: Durability::default(),
+            clock,
+            limits,
+            readers: 4,
+            busy_timeout: Duration::from_secs(10),
+            // Everybody in this process waits for one writer.
+            acquire_timeout: operation_timeout,
+            operation_timeout,
+        }
+    }
+}
+
+impl SqliteStore {
+    /// Opens the store in the file at `path`, which is made if it is not there, and brings its tables up to date.
+    ///
+    /// # Errors
+    /// Says what is wrong with the file: no such directory, not a database, not to be written, or of a newer version
+    /// of this program ([`NotMigrated`](StoreErrorKind::NotMigrated)).
+    pub async fn open(path: impl AsRef<Path>) -> StoreResult<Self> {
+        Self::open_with(path, SqliteOptions::default()).await
+    }
+
+    /// Opens the store with other than the default options.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> StoreResult<Self> {
+        if options.namespace.schema_name().is_some() {
+            let advice = "SQLite has no schemas; use a prefix, or a file of its own";
+            return Err(StoreError::invalid(OP, advice));
+        }
+        let place = Place::of(path.as_ref())?;
+        let file = place.file(&options);
+        place.make_ready(&file).await?;
+        migrator(file.clone(), options.namespace.clone())?.ensure(true).await?;
+
+        let mut sql = SqlOptions::new(options.namespace);
+        sql.clock = options.clock;
+        sql.limits = options.limits;
+        sql.connections = 1;
+        sql.readers = Some(options.readers);
+        sql.acquire_timeout = options.acquire_timeout;
+        sql.operation_timeout = options.operation_timeout;
+        let driver = Arc::new(SqliteDriver::new(&file, &sql.namespace)?);
+        Ok(Self { store: SqlStore::new("sqlite", driver, &ratchet_store_core::texts!(), sql)? })
+    }
+
+    /// What makes the tables and brings them up to date. Opening a store does so by itself.
+    ///
+    /// # Errors
+    /// If there cannot be a file at `path`.
+    pub fn migrator(path: impl AsRef<Path>, namespace: Namespace) -> StoreResult<SchemaMigrator> {
+        let file = Place::of(path.as_ref())?.file(&SqliteOptions::default());
+        migrator(file.create_if_missing(true).journal_mode(SqliteJournalMode::Wal), namespace)
+    }
+
+    /// Closes the connections.
+    pub async fn close(&self) {
+        self.store.close().await;
+    }
+}
+
+fn migrator(file: SqliteConnectOptions, namespace: Namespace) -> StoreResult<SchemaMigrator> {
+    let scripts = Scripts::new(MIGRATIONS)
+        .map_err(|error| StoreError::new(StoreErrorKind::Other, "migrate", error.to_string()))?;
+    Ok(SchemaMigrator::sqlite(file, namespace, scripts))
+}
+
+/// Where a file is.
+struct Place(PathBuf);
+
+impl Place {
+    /// An absolute path is never taken for a URI or for memory.
+    fn of(path: &Path) -> StoreResult<Self> {
+        if path == Path::new(":memory:") {
+            let advice = "a store's connections meet in a file; for memory there is ratchet-store-memory";
+            return Err(StoreError::invalid(OP, advice));
+        }
+        let place = absolute(path).map_err(|error| {
+            StoreError::invalid(OP, format!("{} is not a path", path.display())).with_source(error)
+        })?;
+        Ok(Self(place))
+    }
+
+    /// How every connection is opened.
+    fn file(&self, options: &SqliteOptions) -> SqliteConnectOptions {
+        let synchronous = match options.durability {
+            Durability::Full => SqliteSynchronous::Full,
+            Durability::Normal => SqliteSynchronous::Normal,
+        };
+        SqliteConnectOptions::new()
+            .filename(&self.0)
+            .synchronous(synchronous)
+            .busy_timeout(options.busy_timeout)
+            .foreign_keys(true)
+            .pragma("temp_store", "memory")
+            .statement_cache_capacity(STATEMENT_CACHE)
+            .row_buffer_size(ROW_BUFFER)
+            .disable_statement_logging()
+    }
+
+    /// Makes sure that the file is there, is a database, can be written, and lets readers and a writer work at once.
+    async fn make_ready(&self, file: &SqliteConnectOptions) -> StoreResult<()> {
+        let new = file.clone().create_if_missing(true).journal_mode(SqliteJournalMode::Wal);
+        let is_busy = |error: &sqlx::Error| Dialect::Sqlite.is_lost_race(error);
+        let mode =
+            transient::rerun(is_busy, || journal_mode(&new)).await.map_err(|error| self.explain(error))?;
+        if mode == "wal" {
+            return Ok(());
+        }
+        let advice = format!(
+            "{}: the file system cannot share memory between processes (journal mode {mode}); use a local disk",
+            self.0.display()
+        );
+        Err(StoreError::new(StoreErrorKind::Unsupported, OP, advice))
+    }
+
+    /// What an error at the first touch means.
+    fn explain(&self, error: sqlx::Error) -> StoreError {
+        /// The low byte of an extended code is the primary one.
+        const PRIMARY: u32 = 0xff;
+        let code = error.as_database_error().and_then(|error| error.code()?.parse::<u32>().ok());
+        let (kind, what) = match code.map(|code| code & PRIMARY) {
+            Some(26) => (StoreErrorKind::Invalid, "is not a database of SQLite"),
+            Some(11) => (StoreErrorKind::Corrupt, "is damaged; restore it from a backup"),
+            Some(8) => (StoreErrorKind::Other, "cannot be written; a store must write its file"),
+            Some(14) if self.0.is_dir() => (StoreErrorKind::Invalid, "is a directory, not a file"),
+            Some(14) if !self.0.parent().is_some_and(Path::is_dir) => {
+                (StoreErrorKind::Invalid, "is in a directory that does not exist; make it first")
+            }
+            Some(5 | 6) => (StoreErrorKind::Transient, "is in use by others all the time; try again"),
+            _ => (StoreErrorKind::Unavailable, "cannot be opened; check the path and the rights on it"),
+        };
+        StoreError::new(kind, OP, format!("{} {what}", self.0.display())).with_source(error)
+    }
+}
+
+/// Touches the file as a writer and answers its journal mode.
+async fn journal_mode(file: &SqliteConnectOptions) -> sqlx::Result<String> {
+    let mut connection: SqliteConnection = file.connect().await?;
+    sqlx::raw_sql("BEGIN IMMEDIATE; ROLLBACK").execute(&mut connection).await?;
+    let mode = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut connection).await?;
+    connection.close().await?;
+    Ok(mode)
+}
