@@ -1,13 +1,13 @@
 //! What happens to callers and connections when the server, the network or the caller gives up.
 
-#[path = "support/proxy.rs"]
-mod proxy;
-mod support;
+mod common;
 
 use std::time::Duration;
 
+use common::node::{Node, until};
+use common::proxy::{Cut, Proxy};
+use common::url;
 use futures::future::join_all;
-use proxy::{Cut, Proxy};
 use ratchet_api::store::{
     ExecutionStore as _, JobBulkStore as _, JobClaimStore as _, JobCrudStore as _, JobTerminalStore as _,
 };
@@ -15,7 +15,6 @@ use ratchet_api::{Effect, End, Inserted, JobClaim, JobId, Outcome, StoreResult, 
 use ratchet_store_postgres::PostgresStore;
 use ratchet_tck::fixture::job;
 use sqlx::PgConnection;
-use support::{Place, direct_url};
 
 /// Short, so that a test that waits for it is quick; long enough for a busy machine to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -23,125 +22,125 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[tokio::test]
 async fn a_call_that_takes_too_long_fails_and_leaves_nothing_behind() {
     const CONNECTIONS: usize = 2;
-    let place = Place::new().await;
-    let store = place
-        .store(&direct_url(), |options| {
+    let node = Node::new().await;
+    let store = node
+        .peer(&url(), |options| {
             options.operation_timeout = PATIENCE;
             options.connections = CONNECTIONS;
         })
         .await;
-    let mut blocker = lock_node(&place).await;
+    let mut blocker = lock_node(&node).await;
     for _ in 0..2 {
-        let calls = (0..CONNECTIONS).map(|_| async { transient(store.claim(&place.claiming(1)).await) });
+        let calls = (0..CONNECTIONS).map(|_| async { transient(store.claim(&node.claiming(1)).await) });
         join_all(calls).await;
     }
     // What needs no locked row works meanwhile.
     store.find(&[JobId::generate()]).await.expect("find answers");
     // The server has noticed that nobody waits for the claims, although the lock is still held.
-    let mut watcher = place.connection().await;
-    until(async || waiting(&mut watcher, &place).await.is_empty()).await;
+    let mut watcher = node.session().await;
+    until(async || waiting(&mut watcher, &node).await.is_empty()).await;
     assert!(
-        sessions(&mut watcher, &place).await.len() <= CONNECTIONS + 1,
+        sessions(&mut watcher, &node).await.len() <= CONNECTIONS + 1,
         "those of the store, and the test's own"
     );
 
     sqlx::raw_sql("ROLLBACK").execute(&mut blocker).await.expect("the lock goes");
-    store.claim(&place.claiming(1)).await.expect("claim answers");
+    store.claim(&node.claiming(1)).await.expect("claim answers");
     store.close().await;
-    place.close().await;
+    node.close().await;
 }
 
 #[tokio::test]
 async fn a_caller_that_stops_waiting_leaves_nothing_behind() {
-    let place = Place::new().await;
-    let store = place.store(&direct_url(), |options| options.connections = 1).await;
-    let mut blocker = lock_node(&place).await;
-    let mut watcher = place.connection().await;
-    let request = place.claiming(1);
+    let node = Node::new().await;
+    let store = node.peer(&url(), |options| options.connections = 1).await;
+    let mut blocker = lock_node(&node).await;
+    let mut watcher = node.session().await;
+    let request = node.claiming(1);
     tokio::select! {
         _ = store.claim(&request) => panic!("the claim waits for the lock"),
-        () = until(async || !waiting(&mut watcher, &place).await.is_empty()) => {}
+        () = until(async || !waiting(&mut watcher, &node).await.is_empty()) => {}
     }
     store.find(&[JobId::generate()]).await.expect("the only connection is free again");
-    until(async || waiting(&mut watcher, &place).await.is_empty()).await;
+    until(async || waiting(&mut watcher, &node).await.is_empty()).await;
     sqlx::raw_sql("ROLLBACK").execute(&mut blocker).await.expect("the lock goes");
     store.close().await;
-    place.close().await;
+    node.close().await;
 }
 
 #[tokio::test]
 async fn one_call_pays_for_connections_that_were_killed_while_idle() {
     const CONNECTIONS: usize = 3;
-    let place = Place::new().await;
-    let store = place.store(&direct_url(), |options| options.connections = CONNECTIONS).await;
+    let node = Node::new().await;
+    let store = node.peer(&url(), |options| options.connections = CONNECTIONS).await;
     // At once, so that each has a connection of its own.
-    let blocker = lock_node(&place).await;
-    let mut watcher = place.connection().await;
-    let requests = [(); CONNECTIONS].map(|()| place.claiming(1));
+    let blocker = lock_node(&node).await;
+    let mut watcher = node.session().await;
+    let requests = [(); CONNECTIONS].map(|()| node.claiming(1));
     let claims = requests.iter().map(|request| store.claim(request));
     let freed = async {
-        until(async || waiting(&mut watcher, &place).await.len() == CONNECTIONS).await;
+        until(async || waiting(&mut watcher, &node).await.len() == CONNECTIONS).await;
         drop(blocker);
     };
     let (claims, ()) = tokio::join!(join_all(claims), freed);
     assert!(claims.iter().all(StoreResult::is_ok), "{claims:?}");
 
-    let idle = sessions(&mut watcher, &place).await;
+    let idle = sessions(&mut watcher, &node).await;
     assert!(idle.len() >= CONNECTIONS, "{idle:?}");
     kill(&mut watcher, &idle).await;
-    transient(store.claim(&place.claiming(1)).await);
+    transient(store.claim(&node.claiming(1)).await);
     for _ in 0..CONNECTIONS {
-        store.claim(&place.claiming(1)).await.expect("claim answers");
+        store.claim(&node.claiming(1)).await.expect("claim answers");
     }
     store.close().await;
-    place.close().await;
+    node.close().await;
 }
 
 #[tokio::test]
 async fn a_call_whose_connection_is_killed_can_be_sent_again() {
-    let place = Place::new().await;
-    let store = place.store(&direct_url(), |_| {}).await;
-    place.fill(1).await;
-    let mut watcher = place.connection().await;
+    let node = Node::new().await;
+    let store = node.peer(&url(), |_| {}).await;
+    node.fill(1).await;
+    let mut watcher = node.session().await;
 
-    let blocker = lock_node(&place).await;
-    let request = place.claiming(1);
-    let (claimed, ()) = tokio::join!(store.claim(&request), kill_waiting(&mut watcher, &place));
+    let blocker = lock_node(&node).await;
+    let request = node.claiming(1);
+    let (claimed, ()) = tokio::join!(store.claim(&request), kill_waiting(&mut watcher, &node));
     transient(claimed);
     drop(blocker);
     let claims = store.claim(&request).await.expect("claim answers");
     assert_eq!(claims.len(), 1, "what was undone can be claimed");
 
-    let blocker = lock(&place, "SELECT FROM scheduler_job_queue FOR UPDATE").await;
+    let blocker = lock(&node, "SELECT FROM scheduler_job_queue FOR UPDATE").await;
     let outcomes = [succeeded(&claims[0])];
     let (committed, ()) =
-        tokio::join!(store.commit(&place.node, &outcomes), kill_waiting(&mut watcher, &place));
+        tokio::join!(store.commit(&node.owner, &outcomes), kill_waiting(&mut watcher, &node));
     transient(committed);
     drop(blocker);
-    let verdicts = store.commit(&place.node, &outcomes).await.expect("commit answers");
+    let verdicts = store.commit(&node.owner, &outcomes).await.expect("commit answers");
     assert!(matches!(verdicts[..], [Verdict::Recorded(_)]), "{verdicts:?}");
     store.close().await;
-    place.close().await;
+    node.close().await;
 }
 
 #[tokio::test]
 async fn an_outcome_that_never_reached_the_server_is_recorded_at_the_second_try() {
-    let (place, proxy, store) = through_proxy().await;
-    place.fill(1).await;
-    let claim = place.claim(1).await.remove(0);
+    let (node, proxy, store) = through_proxy().await;
+    node.fill(1).await;
+    let claim = node.claim(1).await.remove(0);
     proxy.cut(Cut::BeforeRequest);
-    transient(store.commit(&place.node, &[succeeded(&claim)]).await);
-    let verdicts = store.commit(&place.node, &[succeeded(&claim)]).await.expect("commit answers");
+    transient(store.commit(&node.owner, &[succeeded(&claim)]).await);
+    let verdicts = store.commit(&node.owner, &[succeeded(&claim)]).await.expect("commit answers");
     assert!(matches!(verdicts[..], [Verdict::Recorded(_)]), "{verdicts:?}");
     store.close().await;
-    place.close().await;
+    node.close().await;
 }
 
 #[tokio::test]
 async fn an_outcome_whose_reply_was_lost_is_recognised() {
-    let (place, proxy, store) = through_proxy().await;
-    place.fill(2).await;
-    let claims = place.claim(2).await;
+    let (node, proxy, store) = through_proxy().await;
+    node.fill(2).await;
+    let claims = node.claim(2).await;
     let plain = succeeded(&claims[0]);
     // Goes through a transaction of several statements.
     let mut chained = succeeded(&claims[1]);
@@ -151,8 +150,8 @@ async fn an_outcome_whose_reply_was_lost_is_recognised() {
     for outcome in [plain, chained] {
         let outcomes = [outcome];
         proxy.cut(Cut::AfterCommit);
-        transient(store.commit(&place.node, &outcomes).await);
-        let verdicts = store.commit(&place.node, &outcomes).await.expect("commit answers");
+        transient(store.commit(&node.owner, &outcomes).await);
+        let verdicts = store.commit(&node.owner, &outcomes).await.expect("commit answers");
         assert_eq!(verdicts, [Verdict::AlreadyRecorded]);
         let history = store.executions(outcomes[0].id).await.expect("executions answers");
         assert_eq!(history.len(), 1, "it is recorded once");
@@ -160,28 +159,28 @@ async fn an_outcome_whose_reply_was_lost_is_recognised() {
     let found = store.find(&[next.id().expect("an id")]).await.expect("find answers");
     assert!(found[0].is_some(), "its effect happened");
     store.close().await;
-    place.close().await;
+    node.close().await;
 }
 
 #[tokio::test]
 async fn claims_whose_reply_was_lost_are_found_among_the_owned() {
-    let (place, proxy, store) = through_proxy().await;
-    place.fill(3).await;
+    let (node, proxy, store) = through_proxy().await;
+    node.fill(3).await;
     proxy.cut(Cut::AfterCommit);
-    transient(store.claim(&place.claiming(3)).await);
-    assert_eq!(store.claim(&place.claiming(3)).await.expect("claim answers"), [], "they are taken");
-    let owned = store.owned(&place.node).await.expect("owned answers");
+    transient(store.claim(&node.claiming(3)).await);
+    assert_eq!(store.claim(&node.claiming(3)).await.expect("claim answers"), [], "they are taken");
+    let owned = store.owned(&node.owner).await.expect("owned answers");
     assert_eq!(owned.len(), 3);
     let outcomes: Vec<Outcome> = owned.iter().map(succeeded).collect();
-    let verdicts = store.commit(&place.node, &outcomes).await.expect("commit answers");
+    let verdicts = store.commit(&node.owner, &outcomes).await.expect("commit answers");
     assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Recorded(_))), "{verdicts:?}");
     store.close().await;
-    place.close().await;
+    node.close().await;
 }
 
 #[tokio::test]
 async fn jobs_whose_insert_was_not_answered_are_told_as_stored() {
-    let (place, proxy, store) = through_proxy().await;
+    let (node, proxy, store) = through_proxy().await;
     let alone = Submission::single(job());
     let mut two = Submission::single(job());
     two.jobs.push(job());
@@ -192,14 +191,14 @@ async fn jobs_whose_insert_was_not_answered_are_told_as_stored() {
         assert_eq!(again, [Inserted::Existing(submission.id().expect("an id"))]);
     }
     store.close().await;
-    place.close().await;
+    node.close().await;
 }
 
-async fn through_proxy() -> (Place, Proxy, PostgresStore) {
-    let place = Place::new().await;
-    let proxy = Proxy::to(&direct_url());
-    let store = place.store(&proxy.url, |_| {}).await;
-    (place, proxy, store)
+async fn through_proxy() -> (Node, Proxy, PostgresStore) {
+    let node = Node::new().await;
+    let proxy = Proxy::to(&url());
+    let store = node.peer(&proxy.url, |_| {}).await;
+    (node, proxy, store)
 }
 
 fn succeeded(claim: &JobClaim) -> Outcome {
@@ -212,36 +211,36 @@ fn transient<T: std::fmt::Debug>(answer: StoreResult<T>) {
 }
 
 /// Holds the row that every claim of the node must lock, until the connection is dropped.
-async fn lock_node(place: &Place) -> PgConnection {
-    lock(place, "SELECT FROM scheduler_node FOR UPDATE").await
+async fn lock_node(node: &Node) -> PgConnection {
+    lock(node, "SELECT FROM scheduler_node FOR UPDATE").await
 }
 
-async fn lock(place: &Place, text: &'static str) -> PgConnection {
-    let mut connection = place.connection().await;
+async fn lock(node: &Node, text: &'static str) -> PgConnection {
+    let mut connection = node.session().await;
     sqlx::raw_sql("BEGIN").execute(&mut connection).await.expect("a transaction begins");
     sqlx::raw_sql(text).execute(&mut connection).await.expect("the rows are locked");
     connection
 }
 
 /// The stores' sessions that wait for a lock while they work on this schema.
-async fn waiting(watcher: &mut PgConnection, place: &Place) -> Vec<i32> {
+async fn waiting(watcher: &mut PgConnection, node: &Node) -> Vec<i32> {
     let query = "SELECT a.pid FROM pg_stat_activity a WHERE a.application_name = 'ratchet' AND a.wait_event_type = 'Lock'
         AND EXISTS (
             SELECT FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
             WHERE l.pid = a.pid AND c.relnamespace = $1::text::regnamespace
         )";
-    pids(watcher, place, query).await
+    pids(watcher, node, query).await
 }
 
 /// The stores' sessions whose last statement was a short one on this schema, which the server remembers whole.
-async fn sessions(watcher: &mut PgConnection, place: &Place) -> Vec<i32> {
+async fn sessions(watcher: &mut PgConnection, node: &Node) -> Vec<i32> {
     let query = "SELECT a.pid FROM pg_stat_activity a
         WHERE a.application_name = 'ratchet' AND position($1::text IN a.query) > 0";
-    pids(watcher, place, query).await
+    pids(watcher, node, query).await
 }
 
-async fn pids(watcher: &mut PgConnection, place: &Place, query: &'static str) -> Vec<i32> {
-    let query = sqlx::query_scalar(query).bind(&place.schema);
+async fn pids(watcher: &mut PgConnection, node: &Node, query: &'static str) -> Vec<i32> {
+    let query = sqlx::query_scalar(query).bind(node.place.name());
     query.fetch_all(watcher).await.expect("the server tells its sessions")
 }
 
@@ -253,17 +252,8 @@ async fn kill(watcher: &mut PgConnection, sessions: &[i32]) {
 }
 
 /// Kills the session that waits for a lock, once there is one.
-async fn kill_waiting(watcher: &mut PgConnection, place: &Place) {
-    until(async || !waiting(watcher, place).await.is_empty()).await;
-    let sessions = waiting(watcher, place).await;
+async fn kill_waiting(watcher: &mut PgConnection, node: &Node) {
+    until(async || !waiting(watcher, node).await.is_empty()).await;
+    let sessions = waiting(watcher, node).await;
     kill(watcher, &sessions).await;
-}
-
-/// Asks the server again and again: it does not tell by itself.
-async fn until(mut holds: impl AsyncFnMut() -> bool) {
-    let patience = tokio::time::Instant::now() + Duration::from_secs(60);
-    while !holds().await {
-        assert!(tokio::time::Instant::now() < patience, "it did not happen");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }

@@ -1,52 +1,34 @@
 //! Behind the real PgBouncer in transaction mode, with few server connections for many clients.
 
-mod support;
+mod common;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use async_trait::async_trait;
-use ratchet_api::store::{JobClaimStore as _, JobCrudStore as _, JobStore, JobTerminalStore as _};
-use ratchet_api::{
-    End, Enlist as _, Inserted, JobId, Outcome, StoreClock, StoreErrorKind, StoreResult, Submission,
+use common::harness::PgHarness;
+use common::node::{LEASE, Node, insert};
+use common::try_url;
+use ratchet_api::store::{
+    ClaimRequest, JobClaimStore as _, JobCrudStore as _, JobTerminalStore as _, NodeStore as _,
 };
-use ratchet_store_postgres::{Namespace as Schema, Pooler, PostgresStore};
+use ratchet_api::{End, Enlist as _, Inserted, JobId, NodeInfo, Outcome, Owner, StoreErrorKind, Submission};
+use ratchet_store_postgres::{Pooler, PostgresStore};
 use ratchet_tck::fixture::job;
-use ratchet_tck::{Namespace, StoreHarness, cases, run_case};
+use ratchet_tck::{StoreHarness, cases, run_case};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection as _, PgConnection};
-use support::{Place, drop_schema, insert, options, pooled_url, spoil};
+
+/// Names PgBouncer.
+const POOLED: &str = "RATCHET_TEST_PGBOUNCER_URL";
 
 /// Cases of the suite that run at a time: three times as many clients as PgBouncer has server connections.
 const AT_ONCE: usize = 4;
 
-struct Pooled;
-
-#[async_trait]
-impl StoreHarness for Pooled {
-    async fn namespace(&self) -> StoreResult<Namespace> {
-        let name = format!("tck_{:032x}", rand::random::<u128>());
-        PostgresStore::migrator(&pooled_url(), Schema::schema(&name)?)?.migrate(|_| {}).await?;
-        let (dropped, spoiled) = (name.clone(), name.clone());
-        Ok(Namespace::new(name)
-            .on_close(move || async move { drop_schema(&dropped).await })
-            .on_spoil(move |job, how| spoil(spoiled.clone(), job, how)))
-    }
-
-    async fn connect(&self, namespace: &Namespace, clock: StoreClock) -> StoreResult<Arc<dyn JobStore>> {
-        let options = options(namespace.name(), |options| {
-            options.pooler = Pooler::Transaction;
-            options.clock = clock;
-            options.connections = 3;
-        });
-        Ok(Arc::new(PostgresStore::connect(&pooled_url(), options).await?))
-    }
-}
-
 #[test]
 fn the_whole_suite_passes() {
-    let harness: Arc<dyn StoreHarness> = Arc::new(Pooled);
+    let harness: Arc<dyn StoreHarness> =
+        Arc::new(PgHarness { variable: POOLED, pooler: Pooler::Transaction });
     let left = Mutex::new(cases::all());
     let failed = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -70,21 +52,23 @@ fn the_whole_suite_passes() {
 async fn many_nodes_on_few_server_connections_take_each_job_once() {
     const NODES: usize = 8;
     const JOBS: usize = 400;
-    let place = Arc::new(Place::new().await);
+    let node = Arc::new(Node::new().await);
     let nodes = (0..NODES).map(|_| {
-        let place = Arc::clone(&place);
+        let node = Arc::clone(&node);
         tokio::spawn(async move {
-            let store = place.store(&pooled_url(), |options| options.pooler = Pooler::Transaction).await;
+            let store = node.peer(&pooled_url(), |options| options.pooler = Pooler::Transaction).await;
+            let owner = Owner::incarnate("node");
+            store.join(&NodeInfo::new(owner.clone()), LEASE).await.expect("the node joins");
             insert(&store, (0..JOBS / NODES).map(|_| job())).await;
             let mut done = Vec::new();
             loop {
-                let claims = store.claim(&place.claiming(7)).await.expect("claim answers");
+                let claims = store.claim(&ClaimRequest::new(owner.clone(), 7)).await.expect("claim answers");
                 if claims.is_empty() {
                     return done;
                 }
                 let end = |id, fence| Outcome::new(id, fence, End::Succeeded { result: None });
                 let outcomes: Vec<Outcome> = claims.iter().map(|claim| end(claim.id, claim.fence)).collect();
-                let verdicts = store.commit(&place.node, &outcomes).await.expect("commit answers");
+                let verdicts = store.commit(&owner, &outcomes).await.expect("commit answers");
                 assert!(verdicts.iter().all(ratchet_api::Verdict::is_settled), "{verdicts:?}");
                 done.extend(claims.into_iter().map(|claim| claim.id));
             }
@@ -97,37 +81,37 @@ async fn many_nodes_on_few_server_connections_take_each_job_once() {
     // Each node looks until it finds nothing, and the last one to look came after the last insert.
     assert_eq!(taken.len(), JOBS);
     assert_eq!(taken.iter().collect::<HashSet<_>>().len(), JOBS, "no job was taken twice");
-    Arc::into_inner(place).expect("every node is gone").close().await;
+    Arc::into_inner(node).expect("every node is gone").close().await;
 }
 
 #[tokio::test]
 async fn a_store_that_was_not_told_of_the_pooler_does_not_open() {
-    let place = Place::new().await;
-    let opened = PostgresStore::connect(&pooled_url(), options(&place.schema, |_| {})).await;
+    let node = Node::new().await;
+    let opened = PostgresStore::connect(&pooled_url(), node.place.options()).await;
     let error = opened.expect_err("the pooler is found");
     assert_eq!(error.kind(), StoreErrorKind::Other);
     assert!(error.to_string().contains("`pooler`"), "{error}");
-    place.close().await;
+    node.close().await;
 }
 
 /// Why the option is there, and that this PgBouncer is as unkind as it should be.
 #[tokio::test]
 async fn two_stores_that_name_their_statements_meet_on_one_server_connection() {
-    let place = Place::new().await;
+    let node = Node::new().await;
     let mut failed = false;
     for _ in 0..2 {
-        let store = place.store(&pooled_url(), |options| options.pooler = Pooler::Session).await;
+        let store = node.peer(&pooled_url(), |options| options.pooler = Pooler::Session).await;
         failed |= store.find(&[JobId::generate()]).await.is_err();
-        failed |= store.claim(&place.claiming(1)).await.is_err();
+        failed |= store.claim(&node.claiming(1)).await.is_err();
     }
     assert!(failed, "statements with names work behind this pooler");
-    place.close().await;
+    node.close().await;
 }
 
 #[tokio::test]
 async fn jobs_are_stored_in_a_transaction_of_the_user_that_comes_through_the_pooler() {
-    let place = Place::new().await;
-    let store = place.store(&pooled_url(), |options| options.pooler = Pooler::Transaction).await;
+    let node = Node::new().await;
+    let store = node.peer(&pooled_url(), |options| options.pooler = Pooler::Transaction).await;
     let server: PgConnectOptions = pooled_url().parse().expect("a URL");
     let mut user = PgConnection::connect_with(&server.extra_float_digits(None)).await.expect("it answers");
     let (kept, dropped) = (Submission::single(job()), Submission::single(job()));
@@ -143,5 +127,9 @@ async fn jobs_are_stored_in_a_transaction_of_the_user_that_comes_through_the_poo
     let ids = [kept.id().unwrap(), dropped.id().unwrap()];
     let found = store.find(&ids).await.expect("find answers");
     assert_eq!(found.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false]);
-    place.close().await;
+    node.close().await;
+}
+
+fn pooled_url() -> String {
+    try_url(POOLED).unwrap_or_else(|advice| panic!("{advice}"))
 }

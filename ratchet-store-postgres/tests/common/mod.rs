@@ -2,16 +2,28 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod harness;
+pub(crate) mod node;
+pub(crate) mod proxy;
+
 use ratchet_store_core::{Dialect, Statement};
 use ratchet_store_postgres::{Namespace, PostgresOptions, PostgresStore};
 use sqlx::{Connection as _, PgConnection};
 
-const URL: &str = "RATCHET_TEST_POSTGRES_URL";
+/// Names the server.
+pub(crate) const URL: &str = "RATCHET_TEST_POSTGRES_URL";
 
 /// Where the server is.
 pub(crate) fn url() -> String {
-    std::env::var(URL).unwrap_or_else(|_| {
-        panic!("{URL} is not set; run `cargo xtask servers up postgres` and `eval \"$(cargo xtask servers env)\"`")
+    try_url(URL).unwrap_or_else(|advice| panic!("{advice}"))
+}
+
+/// The value of such a variable; the error says how to have one.
+pub(crate) fn try_url(variable: &str) -> Result<String, String> {
+    std::env::var(variable).map_err(|_| {
+        format!(
+            "{variable} is not set; run `cargo xtask servers up` and `eval \"$(cargo xtask servers env)\"`"
+        )
     })
 }
 
@@ -27,6 +39,10 @@ impl Place {
         let migrator = PostgresStore::migrator(&url(), place.namespace()).expect("the URL is right");
         migrator.migrate(|_| {}).await.expect("the tables are made");
         place
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(crate) fn namespace(&self) -> Namespace {

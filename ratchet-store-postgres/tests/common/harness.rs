@@ -1,0 +1,59 @@
+//! Makes stores for the conformance suite: a schema of its own for each case.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ratchet_api::store::JobStore;
+use ratchet_api::{JobId, StoreClock, StoreError, StoreResult};
+use ratchet_store_postgres::{Namespace as Schema, Pooler, PostgresOptions, PostgresStore};
+use ratchet_tck::{Namespace, Spoil, StoreHarness};
+use sqlx::{Connection as _, PgConnection};
+
+use super::{drop_schema, try_url, url};
+
+/// Stores on the server that this variable names.
+pub(crate) struct PgHarness {
+    pub(crate) variable: &'static str,
+    pub(crate) pooler: Pooler,
+}
+
+impl PgHarness {
+    fn url(&self) -> StoreResult<String> {
+        try_url(self.variable).map_err(|advice| StoreError::invalid("connect", advice))
+    }
+}
+
+#[async_trait]
+impl StoreHarness for PgHarness {
+    async fn namespace(&self) -> StoreResult<Namespace> {
+        let name = format!("tck_{:032x}", rand::random::<u128>());
+        PostgresStore::migrator(&self.url()?, Schema::schema(&name)?)?.migrate(|_| {}).await?;
+        let (dropped, spoiled) = (Schema::schema(&name)?, name.clone());
+        Ok(Namespace::new(name)
+            .on_close(move || async move { drop_schema(&dropped).await })
+            .on_spoil(move |job, how| spoil(spoiled.clone(), job, how)))
+    }
+
+    async fn connect(&self, namespace: &Namespace, clock: StoreClock) -> StoreResult<Arc<dyn JobStore>> {
+        let mut options = PostgresOptions::default();
+        options.namespace = Schema::schema(namespace.name())?;
+        options.pooler = self.pooler;
+        options.clock = clock;
+        options.connections = 3;
+        Ok(Arc::new(PostgresStore::connect(&self.url()?, options).await?))
+    }
+}
+
+/// Writes a word that nobody knows into the description of a job.
+async fn spoil(schema: String, job: JobId, how: Spoil) -> StoreResult<()> {
+    let update = match how {
+        Spoil::UnknownType => "UPDATE scheduler_job SET job_type = 'NOBODY' WHERE job_id = $1",
+        Spoil::UnknownBackoff => "UPDATE scheduler_job SET backoff_policy = 'NOBODY' WHERE job_id = $1",
+    };
+    let mut connection = PgConnection::connect(&url()).await.expect("the server answers");
+    let path = sqlx::query("SELECT set_config('search_path', $1, false)").bind(schema);
+    path.execute(&mut connection).await.expect("the path is set");
+    let spoiled = sqlx::query(update).bind(job.as_uuid()).execute(&mut connection).await;
+    assert_eq!(spoiled.expect("the row is written").rows_affected(), 1, "job {job} exists");
+    Ok(())
+}

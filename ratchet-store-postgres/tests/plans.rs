@@ -1,0 +1,301 @@
+//! What the planner makes of the statements that carry the load, on a real server, whatever it knows of the tables.
+//!
+//! A claim and a commit must cost what they take, not what the table holds. Here their statements run as the store
+//! compiles them, both with the plan for the values at hand, which a connection starts with, and with the plan for all
+//! values, which it settles on after some executions.
+
+mod common;
+
+use std::collections::HashMap;
+use std::fmt;
+
+use common::node::{Node, until};
+use common::url;
+use ratchet_api::store::JobClaimStore as _;
+use ratchet_store_core::{Dialect, Statement};
+use serde_json::Value;
+use sqlx::{AssertSqlSafe, PgConnection};
+
+const CLAIM: &str = include_str!("../queries/claim/claim.sql");
+const SETTLE: &str = include_str!("../queries/commit/settle.sql");
+
+const JOBS: usize = 20_000;
+const LIMIT: usize = 50;
+const OUTCOMES: usize = 200;
+/// What a claim reads beyond its limit.
+const SPARE: usize = 16;
+/// A claim reads so many rows of each priority.
+const HEADS: usize = 5 * (LIMIT + SPARE);
+
+const MODES: [&str; 2] = ["force_custom_plan", "force_generic_plan"];
+
+/// What the server knows of tables that are full.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Known {
+    /// Nothing.
+    Nothing,
+    /// That they were empty once.
+    Emptiness,
+    /// Everything.
+    Everything,
+}
+
+const KNOWN: [Known; 3] = [Known::Nothing, Known::Emptiness, Known::Everything];
+
+#[tokio::test]
+async fn a_claim_reads_heads_from_the_claim_index_and_locks_by_primary_key() {
+    for known in KNOWN {
+        let node = filled(known).await;
+        for mode in MODES {
+            let plan = explain(&node, mode, CLAIM, &claim_values(&node)).await;
+            let queue = plan.scans("scheduler_job_queue");
+            let (by_order, by_key): (Vec<_>, Vec<_>) =
+                queue.partition(|scan| scan.index == "idx_claim_executable");
+            assert_eq!(by_order.len(), 1, "{known:?}, {mode}:\n{plan}");
+            plan.expect_all(by_key.into_iter(), |scan| scan.index == "scheduler_job_queue_pkey");
+            plan.expect_all(plan.0.iter(), |step| step.rows <= HEADS);
+        }
+        node.close().await;
+    }
+}
+
+#[tokio::test]
+async fn an_outcome_finds_its_rows_by_primary_key() {
+    for known in KNOWN {
+        let node = filled(known).await;
+        let claims = node.claim(JOBS).await;
+        if known == Known::Everything {
+            look(&node).await;
+        }
+        let ids: Vec<(String, String)> = claims
+            .iter()
+            .map(|claim| (claim.id.to_string(), claim.fence.to_string()))
+            .take(OUTCOMES)
+            .collect();
+        for mode in MODES {
+            let plan = explain(&node, mode, SETTLE, &settle_values(&node, &ids)).await;
+            plan.expect_all(plan.scans("scheduler_job_queue"), |scan| {
+                scan.index == "scheduler_job_queue_pkey"
+            });
+            plan.expect_all(plan.scans("scheduler_job"), |scan| scan.index == "scheduler_job_pkey");
+            plan.expect_all(plan.0.iter(), |step| step.rows <= OUTCOMES);
+        }
+        node.close().await;
+    }
+}
+
+/// A node that looks for work in vain has its claim planned for empty tables: then reading all of them costs nothing.
+#[tokio::test]
+async fn a_plan_from_the_time_when_the_tables_were_empty_is_given_up() {
+    /// Enough for the server to settle on a plan, and for the store to doubt it.
+    const IN_VAIN: usize = 25;
+    const CLAIMS: usize = 10;
+    let node = quiet().await;
+    look(&node).await;
+    let store = node.peer(&url(), |options| options.connections = 1).await;
+    for _ in 0..IN_VAIN {
+        assert!(store.claim(&node.claiming(LIMIT)).await.expect("claim answers").is_empty());
+    }
+    node.fill(JOBS).await;
+    for _ in 0..CLAIMS {
+        assert_eq!(store.claim(&node.claiming(LIMIT)).await.expect("claim answers").len(), LIMIT);
+    }
+    // A server process tells what it read at the latest when it ends.
+    store.close().await;
+    let mut connection = node.session().await;
+    until(async || taken(&mut connection).await == CLAIMS * LIMIT).await;
+    let scanned: i64 = sqlx::query_scalar(
+        "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relid = 'scheduler_job_queue'::regclass",
+    )
+    .fetch_one(&mut connection)
+    .await
+    .expect("the server counts");
+    // One claim with the old plan reads the table once for each priority and a few times more.
+    assert!(scanned < 2 * 7 * JOBS as i64, "{scanned} rows were scanned by {CLAIMS} claims");
+    node.close().await;
+}
+
+/// How many rows were updated, as far as the server knows.
+async fn taken(connection: &mut PgConnection) -> usize {
+    let count = sqlx::query_scalar(
+        "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relid = 'scheduler_job_queue'::regclass",
+    );
+    let count: i64 = count.fetch_one(connection).await.expect("the server counts");
+    count as usize
+}
+
+/// A node with jobs, of which the server knows this.
+async fn filled(known: Known) -> Node {
+    let node = quiet().await;
+    if known == Known::Emptiness {
+        look(&node).await;
+    }
+    node.fill(JOBS).await;
+    if known == Known::Everything {
+        look(&node).await;
+    }
+    node
+}
+
+/// The tables that a claim and a commit read.
+const TABLES: [&str; 5] = [
+    "scheduler_job",
+    "scheduler_job_queue",
+    "scheduler_job_execution",
+    "scheduler_node",
+    "scheduler_resource_permit",
+];
+
+/// A node that the server leaves alone.
+async fn quiet() -> Node {
+    let node = Node::new().await;
+    each_table(&node, |table| format!("ALTER TABLE {table} SET (autovacuum_enabled = false)")).await;
+    node
+}
+
+/// Has the server look at the tables.
+async fn look(node: &Node) {
+    each_table(node, |table| format!("VACUUM ANALYZE {table}")).await;
+}
+
+async fn each_table(node: &Node, text: impl Fn(&str) -> String) {
+    let mut connection = node.session().await;
+    for table in TABLES {
+        let done = sqlx::raw_sql(AssertSqlSafe(text(table))).execute(&mut connection).await;
+        done.expect("it is done");
+    }
+}
+
+type Values = HashMap<&'static str, Option<String>>;
+
+fn claim_values(node: &Node) -> Values {
+    HashMap::from([
+        ("now", None),
+        ("owner", Some(node.owner.to_string())),
+        ("queues", Some("{default,other}".to_owned())),
+        ("limits", Some(array([LIMIT, LIMIT]))),
+        ("boost_ms", Some("900000".to_owned())),
+        ("spare", Some(SPARE.to_string())),
+    ])
+}
+
+fn settle_values(node: &Node, ids: &[(String, String)]) -> Values {
+    let each = |text: &str| Some(array(ids.iter().map(|_| text)));
+    HashMap::from([
+        ("now", None),
+        ("owner", Some(node.owner.to_string())),
+        ("everything", Some("false".to_owned())),
+        ("job_ids", Some(array(ids.iter().map(|(id, _)| id)))),
+        ("fences", Some(array(ids.iter().map(|(_, fence)| fence)))),
+        ("ends", each("SUCCEEDED")),
+        ("delays", each("0")),
+        ("failures", each("0")),
+        ("crashes", each("0")),
+        ("history", each("SUCCEEDED")),
+        ("started_ago", each("2")),
+        ("ran_for", each("1")),
+        ("results", each("NULL")),
+        ("errors", each("NULL")),
+        ("error_classes", each("NULL")),
+        ("fingerprints", each("NULL")),
+        ("reasons", each("NULL")),
+    ])
+}
+
+/// Runs a statement as a connection of the store would, and undoes it.
+async fn explain(node: &Node, mode: &str, text: &'static str, values: &Values) -> Plan {
+    let statement =
+        Statement::compile(text, Dialect::Postgres, &node.place.namespace()).expect("the text compiles");
+    let mut connection = node.session().await;
+    let prepare = format!("BEGIN; PREPARE measured AS {}", statement.sql().as_str());
+    sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut connection).await.expect("it is prepared");
+    set(&mut connection, "plan_cache_mode", mode).await;
+    // As the store's sessions have it.
+    set(&mut connection, "random_page_cost", "1.1").await;
+    let values: Vec<&Option<String>> =
+        statement.binds().iter().map(|name| &values[name.to_string().as_str()]).collect();
+    let run = sqlx::query_scalar(
+        "SELECT 'EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE measured(' || string_agg(quote_nullable(v), ', ' ORDER BY place) || ')' \
+         FROM unnest($1::text[]) WITH ORDINALITY AS t (v, place)",
+    );
+    let run: String = run.bind(values).fetch_one(&mut connection).await.expect("the values are quoted");
+    let plan = sqlx::query_scalar(AssertSqlSafe(run)).persistent(false).fetch_one(&mut connection).await;
+    Plan::of(&plan.expect("the statement runs"))
+}
+
+async fn set(connection: &mut PgConnection, name: &str, value: &str) {
+    let set = sqlx::query("SELECT set_config($1, $2, true)").bind(name).bind(value);
+    set.execute(connection).await.expect("it is set");
+}
+
+/// An array as PostgreSQL writes it.
+fn array(items: impl IntoIterator<Item = impl fmt::Display>) -> String {
+    let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    format!("{{{}}}", items.join(","))
+}
+
+/// The steps of a plan, each after the one that it feeds.
+struct Plan(Vec<Step>);
+
+struct Step {
+    depth: usize,
+    what: String,
+    relation: String,
+    index: String,
+    /// How many rows it came across in all, also those that it passed over.
+    rows: usize,
+}
+
+impl Plan {
+    fn of(answer: &Value) -> Self {
+        let mut steps = Vec::new();
+        let mut open = vec![(0, &answer[0]["Plan"])];
+        while let Some((depth, node)) = open.pop() {
+            steps.push(Step::of(depth, node));
+            let below = node["Plans"].as_array().into_iter().flatten();
+            open.extend(below.rev().map(|node| (depth + 1, node)));
+        }
+        Self(steps)
+    }
+
+    fn expect_all<'p>(&self, steps: impl Iterator<Item = &'p Step>, right: impl Fn(&Step) -> bool) {
+        for step in steps {
+            assert!(right(step), "{step}\nin\n{self}");
+        }
+    }
+
+    /// The steps that read this table.
+    fn scans<'p>(&'p self, relation: &'p str) -> impl Iterator<Item = &'p Step> {
+        self.0.iter().filter(move |step| step.relation == relation && step.what.ends_with("Scan"))
+    }
+}
+
+impl Step {
+    fn of(depth: usize, node: &Value) -> Self {
+        let text = |name: &str| node[name].as_str().unwrap_or_default().to_owned();
+        let number = |name: &str| node[name].as_f64().unwrap_or_default();
+        let passed_over =
+            ["Filter", "Join Filter", "Index Recheck"].map(|by| number(&format!("Rows Removed by {by}")));
+        let each_time = number("Actual Rows") + passed_over.iter().sum::<f64>();
+        Self {
+            depth,
+            what: text("Node Type"),
+            relation: text("Relation Name"),
+            index: text("Index Name"),
+            rows: (each_time * number("Actual Loops")) as usize,
+        }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|step| writeln!(f, "{step}"))
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { depth, what, relation, index, rows } = self;
+        write!(f, "{:width$}{what} {relation} {index}: {rows} rows", "", width = 2 * depth)
+    }
+}
