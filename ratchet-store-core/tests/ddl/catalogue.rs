@@ -2,7 +2,7 @@
 
 use ratchet_store_core::Dialect;
 
-use crate::place::Place;
+use crate::place::{Place, Product};
 
 /// Everything that the catalogue knows and that a script can decide, in lines; the namespace is left out.
 pub(crate) async fn of(place: &Place) -> Vec<String> {
@@ -11,9 +11,11 @@ pub(crate) async fn of(place: &Place) -> Vec<String> {
         Dialect::MySql => MYSQL,
         Dialect::Sqlite => SQLITE,
     };
+    // Only MariaDB tells it; the texts for MySQL are the same.
+    let more = if place.product == Product::MariaDb { ALGORITHM } else { &[] };
     let mut client = place.connect().await;
     let mut lines = Vec::new();
-    for (what, query, by_name) in queries {
+    for (what, query, by_name) in queries.iter().chain(more) {
         let names: &[&str] = if *by_name { &[&place.name] } else { &[] };
         let found = client.texts(query, names).await;
         assert!(!found.is_empty(), "no {what}");
@@ -146,6 +148,13 @@ const MYSQL: &[Query] = &[
         true,
     ),
 ];
+
+const ALGORITHM: &[Query] = &[(
+    "algorithm",
+    "SELECT CAST(concat_ws('|', table_name, algorithm) AS CHAR) FROM information_schema.views \
+     WHERE table_schema = :schema ORDER BY table_name",
+    true,
+)];
 
 const SQLITE: &[Query] = &[
     (

@@ -9,12 +9,16 @@ use crate::cut::Cut;
 use crate::harness::list;
 use crate::install::equals_clean_install;
 use crate::place::{Place, Product, eventually};
+use crate::text;
 use crate::victim::{self, Prey};
-use crate::{ALL, text};
+
+const SERVERS: &[Product] = &[Product::Postgres, Product::MySql, Product::MariaDb];
 
 list! {
-    ALL =>
+    SERVERS =>
         two_migrate_at_once_and_both_are_killed_in_the_middle_and_a_third_finishes;
+    &[Product::Sqlite] =>
+        two_migrate_at_once_and_one_is_killed_in_the_middle_and_a_third_finds_all_done;
 }
 
 /// Two tables that the first script makes, not first and not last.
@@ -34,6 +38,8 @@ async fn two_migrate_at_once_and_both_are_killed_in_the_middle_and_a_third_finis
     second.hear("applying 001 baseline");
     second_line.is_silent().await;
     second.kill();
+    let recorded = place.connect().await.rows("SELECT count(*) FROM ratchet.ratchet_schema_version").await;
+    assert!(matches!(recorded, None | Some(0)), "one of them was not in the middle but at the end");
 
     let third = place.migrator(&text::of(place.product).migrations());
     assert_eq!(third.migrate(|_| {}).await.unwrap(), [Version(1)]);
@@ -78,4 +84,24 @@ async fn someone_waits_for_the_lock(place: &Place) {
         place.connect().await.number(waiting, &[]).await > 0
     })
     .await;
+}
+
+/// Counts until the end of days: there is no line to cut, so a script of its own makes the first process stop.
+const ENDLESS: &str =
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n;";
+
+// shows: S177
+async fn two_migrate_at_once_and_one_is_killed_in_the_middle_and_a_third_finds_all_done(place: Place) {
+    let migrations = text::of(place.product).migrations();
+    let (name, baseline) = migrations[0];
+    let mut first = victim::start(&place, &[(name, [baseline, ENDLESS].concat().leak())]);
+    first.hear("applying 001 baseline");
+    let journal = place.file().with_extension("db-journal");
+    eventually("the script has written", || async { journal.exists() }).await;
+    let mut second = victim::start(&place, &migrations);
+
+    first.kill();
+    second.hear("applied 001 baseline");
+    assert_eq!(place.migrator(&migrations).migrate(|_| {}).await.unwrap(), []);
+    equals_clean_install(&place).await;
 }

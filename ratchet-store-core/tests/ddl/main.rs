@@ -8,6 +8,7 @@ mod catalogue;
 mod cut;
 mod install;
 mod kill;
+mod shape;
 mod text;
 mod views;
 
@@ -17,7 +18,6 @@ mod harness;
 #[expect(dead_code, reason = "the tests of the migrator use the rest")]
 mod place;
 #[path = "../migrate/victim.rs"]
-#[expect(dead_code, reason = "the tests of the migrator use the rest")]
 mod victim;
 
 use std::process::ExitCode;
@@ -25,11 +25,16 @@ use std::process::ExitCode;
 use place::Product;
 
 /// Every product with texts in `ddl/`.
-pub(crate) const ALL: &[Product] = &[Product::Postgres, Product::MySql, Product::MariaDb];
+pub(crate) const ALL: &[Product] = &Product::ALL;
 
 fn main() -> ExitCode {
     if let Some(victim) = victim::Victim::from_env() {
         victim.migrate();
     }
-    harness::run_all(&[("install", install::CASES), ("kill", kill::CASES), ("views", views::CASES)])
+    harness::run_all(&[
+        ("install", install::CASES),
+        ("kill", kill::CASES),
+        ("shape", shape::CASES),
+        ("views", views::CASES),
+    ])
 }
