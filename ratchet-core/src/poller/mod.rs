@@ -1,1 +1,5 @@
 //! Taking work from the store.
+
+mod strategy;
+
+pub use strategy::{AdaptivePolling, PollingMode};
