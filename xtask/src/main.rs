@@ -48,7 +48,7 @@ enum Command {
     /// Check formatting, lints, documentation, dependencies and texts; changes nothing
     #[command(after_help = "Example:\n  cargo xtask verify")]
     Verify,
-    /// Format, and let clippy mend what it can
+    /// Format, let clippy mend what it can, and bring copies of texts up to date
     #[command(after_help = "Example:\n  cargo xtask fix && cargo xtask verify")]
     Fix,
 }

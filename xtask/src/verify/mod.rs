@@ -91,6 +91,15 @@ fn package_rules(workspace: &Path, metadata: &Result<Value>, report: &mut Report
     report.rule("manifests say what a registry asks for", remedy, || {
         Ok(known(&packages)?.iter().flat_map(packages::Package::manifest_faults).collect())
     });
+    let remedy = "mend what cargo names; `cargo package` with the same packages shows it again";
+    report.rule("published crates can be packaged", remedy, || {
+        let mut command = cargo(workspace);
+        command.args(["package", "--no-verify", "--allow-dirty", "--offline", "--quiet"]);
+        for package in known(&packages)? {
+            command.args(["--package", &package.name]);
+        }
+        tool(&mut command)
+    });
     let remedy = "keep what a crate includes in its own folder, or a copy that `cargo xtask fix` writes";
     report.rule("published crates hold all that they include", remedy, || {
         let mut found = Vec::new();
