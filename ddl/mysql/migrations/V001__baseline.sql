@@ -15,17 +15,21 @@ CREATE TABLE ratchet.scheduler_job (
     timeout_ms            BIGINT,
     expires_at            DATETIME(3),
     payload               LONGTEXT NOT NULL
-        CHECK (payload <> '' AND INSTR(' \t\r\n{["-0123456789tfn', LEFT(payload, 1)) > 0),
+        CHECK (payload <> '' AND (LEFT(payload, 1) <= ' ' OR INSTR('{["-0123456789tfn', LEFT(payload, 1)) > 0)),
     target                VARCHAR(255) NOT NULL,
     method                VARCHAR(128) NOT NULL,
     params                LONGTEXT
-        CHECK (params <> '' AND INSTR(' \t\r\n{["-0123456789tfn', LEFT(params, 1)) > 0),
+        CHECK (params <> '' AND (LEFT(params, 1) <= ' ' OR INSTR('{["-0123456789tfn', LEFT(params, 1)) > 0)),
     on_success_payload    LONGTEXT
-        CHECK (on_success_payload <> '' AND INSTR(' \t\r\n{["-0123456789tfn', LEFT(on_success_payload, 1)) > 0),
+        CHECK (on_success_payload <> '' AND
+            (LEFT(on_success_payload, 1) <= ' '
+             OR INSTR('{["-0123456789tfn', LEFT(on_success_payload, 1)) > 0)),
     on_success_target     VARCHAR(255),
     on_success_method     VARCHAR(128),
     on_failure_payload    LONGTEXT
-        CHECK (on_failure_payload <> '' AND INSTR(' \t\r\n{["-0123456789tfn', LEFT(on_failure_payload, 1)) > 0),
+        CHECK (on_failure_payload <> '' AND
+            (LEFT(on_failure_payload, 1) <= ' '
+             OR INSTR('{["-0123456789tfn', LEFT(on_failure_payload, 1)) > 0)),
     on_failure_target     VARCHAR(255),
     on_failure_method     VARCHAR(128),
     idempotency_key       VARCHAR(255),
@@ -62,9 +66,11 @@ CREATE TABLE ratchet.scheduler_job (
     execution_end_time    DATETIME(3),
     queue_wait_ms         BIGINT,
     job_result            LONGTEXT
-        CHECK (job_result <> '' AND INSTR(' \t\r\n{["-0123456789tfn', LEFT(job_result, 1)) > 0),
+        CHECK (job_result <> '' AND
+            (LEFT(job_result, 1) <= ' '
+             OR INSTR('{["-0123456789tfn', LEFT(job_result, 1)) > 0)),
     progress              LONGTEXT
-        CHECK (progress <> '' AND INSTR(' \t\r\n{["-0123456789tfn', LEFT(progress, 1)) > 0),
+        CHECK (progress <> '' AND (LEFT(progress, 1) <= ' ' OR INSTR('{["-0123456789tfn', LEFT(progress, 1)) > 0)),
     KEY idx_job_depends_on (depends_on),
     KEY idx_job_superseded_by (superseded_by),
     KEY idx_job_business_key (business_key),
@@ -100,7 +106,7 @@ CREATE TABLE ratchet.scheduler_job_queue (
     paused_from_status VARCHAR(16) CHECK (paused_from_status IN ('PENDING', 'FAILED')),
     last_error         MEDIUMTEXT,
     progress           LONGTEXT
-        CHECK (progress <> '' AND INSTR(' \t\r\n{["-0123456789tfn', LEFT(progress, 1)) > 0),
+        CHECK (progress <> '' AND (LEFT(progress, 1) <= ' ' OR INSTR('{["-0123456789tfn', LEFT(progress, 1)) > 0)),
     -- The fence.
     version            BIGINT NOT NULL DEFAULT 1,
     updated_at         DATETIME(3) NOT NULL,
@@ -182,7 +188,9 @@ CREATE TABLE ratchet.scheduler_workflow_condition (
     parent_id  BINARY(16) NOT NULL,
     child_id   BINARY(16) NOT NULL,
     expression LONGTEXT NOT NULL
-        CHECK (expression <> '' AND INSTR(' \t\r\n{["-0123456789tfn', LEFT(expression, 1)) > 0),
+        CHECK (expression <> '' AND
+            (LEFT(expression, 1) <= ' '
+             OR INSTR('{["-0123456789tfn', LEFT(expression, 1)) > 0)),
     PRIMARY KEY (parent_id, child_id),
     FOREIGN KEY (parent_id, child_id) REFERENCES ratchet.scheduler_job_edge (parent_id, child_id) ON DELETE CASCADE
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE /*!80017 utf8mb4_0900_bin */ /*M!100600 utf8mb4_nopad_bin */;
@@ -281,7 +289,7 @@ CREATE TABLE ratchet.scheduler_job_archive (
     priority        SMALLINT NOT NULL,
     queue           VARCHAR(64) NOT NULL,
     payload         LONGTEXT NOT NULL
-        CHECK (payload <> '' AND INSTR(' \t\r\n{["-0123456789tfn', LEFT(payload, 1)) > 0),
+        CHECK (payload <> '' AND (LEFT(payload, 1) <= ' ' OR INSTR('{["-0123456789tfn', LEFT(payload, 1)) > 0)),
     target          VARCHAR(255) NOT NULL,
     method          VARCHAR(128) NOT NULL,
     business_key    VARCHAR(255),
@@ -290,7 +298,9 @@ CREATE TABLE ratchet.scheduler_job_archive (
     total_attempts  BIGINT NOT NULL,
     final_error     MEDIUMTEXT,
     job_result      LONGTEXT
-        CHECK (job_result <> '' AND INSTR(' \t\r\n{["-0123456789tfn', LEFT(job_result, 1)) > 0),
+        CHECK (job_result <> '' AND
+            (LEFT(job_result, 1) <= ' '
+             OR INSTR('{["-0123456789tfn', LEFT(job_result, 1)) > 0)),
     created_at      DATETIME(3) NOT NULL,
     terminated_at   DATETIME(3) NOT NULL,
     archived_at     DATETIME(3) NOT NULL,
