@@ -224,6 +224,7 @@ mod tests {
             ("40P01", Some(LostRace)),
             ("55P03", Some(LostRace)),
             ("57P01", Some(Passing)),
+            ("25P03", Some(Passing)),
             ("57P02", Some(Passing)),
             ("57P03", Some(Passing)),
             ("08006", Some(Passing)),

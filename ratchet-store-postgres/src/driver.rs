@@ -1,6 +1,7 @@
 //! sqlx's PostgreSQL as a driver.
 
 use std::fmt;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -23,6 +24,8 @@ use crate::session::{self, Plans};
 pub(crate) struct PgDriver {
     server: PgConnectOptions,
     pooler: Pooler,
+    /// How transactions begin behind a pooler without sessions, once it is known what the server can do.
+    begin: OnceLock<&'static str>,
 }
 
 impl PgDriver {
@@ -31,7 +34,7 @@ impl PgDriver {
             Pooler::None => session::marked(server),
             Pooler::Session | Pooler::Transaction => server,
         };
-        Self { server, pooler }
+        Self { server, pooler, begin: OnceLock::new() }
     }
 }
 
@@ -56,7 +59,7 @@ impl Driver for PgDriver {
     /// the two messages that a statement without a name needs.
     fn begin(&self, work: Work) -> Option<&'static str> {
         match (self.pooler, work) {
-            (Pooler::Transaction, _) => Some(session::BEGIN_AND_SET),
+            (Pooler::Transaction, _) => Some(self.begin.get().copied().unwrap_or(session::BEGIN)),
             (_, Work::Transaction) => Some("BEGIN ISOLATION LEVEL READ COMMITTED"),
             (_, Work::Read | Work::Write) => None,
         }
@@ -71,7 +74,14 @@ impl Driver for PgDriver {
                 PgLink::Named(connection, Plans::default())
             }
             Pooler::Session => PgLink::Named(connected?, Plans::default()),
-            Pooler::Transaction => PgLink::Unnamed(connected?),
+            Pooler::Transaction => {
+                let mut connection = connected?;
+                if self.begin.get().is_none() {
+                    let begin = session::begin_of(&mut connection).await?;
+                    self.begin.get_or_init(|| begin);
+                }
+                PgLink::Unnamed(connection)
+            }
         };
         Ok(Box::new(link))
     }

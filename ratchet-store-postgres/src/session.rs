@@ -13,11 +13,17 @@ const POOLED: &str = "a pooler may stand before the server; say which kind in th
 /// SQLSTATE of what a pooler says to a startup parameter that it does not know.
 const PROTOCOL_VIOLATION: &str = "08P01";
 
-/// In one message: a transaction has no session to set things in before.
-pub(crate) const BEGIN_AND_SET: &str = "\
+/// How a transaction begins that has no session to set things in: in one message.
+pub(crate) const BEGIN: &str = "\
 BEGIN ISOLATION LEVEL READ COMMITTED;
 SET LOCAL idle_in_transaction_session_timeout = '60s';
 SET LOCAL random_page_cost = 1.1";
+/// The same where the server can notice that nobody waits any more.
+const BEGIN_WATCHFUL: &str = "\
+BEGIN ISOLATION LEVEL READ COMMITTED;
+SET LOCAL idle_in_transaction_session_timeout = '60s';
+SET LOCAL random_page_cost = 1.1;
+SET LOCAL client_connection_check_interval = '2s'";
 
 /// A node that vanishes without a word must not hold its locks for hours. And what the store reads was written a
 /// moment ago: a plan must not prefer reading a whole table for fear of the disk.
@@ -60,6 +66,17 @@ pub(crate) async fn settle_in(connection: &mut PgConnection) -> Result<(), sqlx:
         return Err(error);
     }
     Ok(())
+}
+
+/// How transactions begin behind a pooler that has no sessions to give.
+pub(crate) async fn begin_of(connection: &mut PgConnection) -> Result<&'static str, sqlx::Error> {
+    let tried = sqlx::raw_sql(BEGIN_WATCHFUL).execute(&mut *connection).await;
+    sqlx::raw_sql("ROLLBACK").execute(connection).await?;
+    match tried {
+        Ok(_) => Ok(BEGIN_WATCHFUL),
+        Err(error) if error.as_database_error().is_some() => Ok(BEGIN),
+        Err(error) => Err(error),
+    }
 }
 
 /// A statement that takes longer than this may have a plan from the time when the tables were empty...

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use common::node::{Node, until};
 use common::proxy::{Cut, Proxy};
-use common::url;
+use common::{pooled_url, url};
 use futures::future::join_all;
 use ratchet_api::store::{
     ExecutionStore as _, JobBulkStore as _, JobClaimStore as _, JobCrudStore as _, JobTerminalStore as _,
 };
 use ratchet_api::{Effect, End, Inserted, JobClaim, JobId, Outcome, StoreResult, Submission, Verdict};
-use ratchet_store_postgres::PostgresStore;
+use ratchet_store_postgres::{Pooler, PostgresOptions, PostgresStore};
 use ratchet_tck::fixture::job;
 use sqlx::PgConnection;
 
@@ -21,14 +21,23 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 #[tokio::test]
 async fn a_call_that_takes_too_long_fails_and_leaves_nothing_behind() {
+    takes_too_long(&url(), Pooler::None).await;
+}
+
+#[tokio::test]
+async fn behind_a_pooler_as_well_a_call_that_takes_too_long_leaves_nothing_behind() {
+    takes_too_long(&pooled_url(), Pooler::Transaction).await;
+}
+
+async fn takes_too_long(url: &str, pooler: Pooler) {
     const CONNECTIONS: usize = 2;
     let node = Node::new().await;
-    let store = node
-        .peer(&url(), |options| {
-            options.operation_timeout = PATIENCE;
-            options.connections = CONNECTIONS;
-        })
-        .await;
+    let change = |options: &mut PostgresOptions| {
+        options.pooler = pooler;
+        options.operation_timeout = PATIENCE;
+        options.connections = CONNECTIONS;
+    };
+    let store = node.peer(url, change).await;
     let mut blocker = lock_node(&node).await;
     for _ in 0..2 {
         let calls = (0..CONNECTIONS).map(|_| async { transient(store.claim(&node.claiming(1)).await) });
@@ -39,10 +48,8 @@ async fn a_call_that_takes_too_long_fails_and_leaves_nothing_behind() {
     // The server has noticed that nobody waits for the claims, although the lock is still held.
     let mut watcher = node.session().await;
     until(async || waiting(&mut watcher, &node).await.is_empty()).await;
-    assert!(
-        sessions(&mut watcher, &node).await.len() <= CONNECTIONS + 1,
-        "those of the store, and the test's own"
-    );
+    let left = sessions(&mut watcher, &node).await;
+    assert!(left.len() <= CONNECTIONS + 1, "the store's, and one of the test itself: {left:?}");
 
     sqlx::raw_sql("ROLLBACK").execute(&mut blocker).await.expect("the lock goes");
     store.claim(&node.claiming(1)).await.expect("claim answers");

@@ -8,7 +8,7 @@ use std::thread;
 
 use common::harness::PgHarness;
 use common::node::{LEASE, Node, insert};
-use common::try_url;
+use common::{POOLED_URL, pooled_url};
 use ratchet_api::store::{
     ClaimRequest, JobClaimStore as _, JobCrudStore as _, JobTerminalStore as _, NodeStore as _,
 };
@@ -19,16 +19,13 @@ use ratchet_tck::{StoreHarness, cases, run_case};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection as _, PgConnection};
 
-/// Names PgBouncer.
-const POOLED: &str = "RATCHET_TEST_PGBOUNCER_URL";
-
 /// Cases of the suite that run at a time: three times as many clients as PgBouncer has server connections.
 const AT_ONCE: usize = 4;
 
 #[test]
 fn the_whole_suite_passes() {
     let harness: Arc<dyn StoreHarness> =
-        Arc::new(PgHarness { variable: POOLED, pooler: Pooler::Transaction });
+        Arc::new(PgHarness { variable: POOLED_URL, pooler: Pooler::Transaction });
     let left = Mutex::new(cases::all());
     let failed = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -128,8 +125,4 @@ async fn jobs_are_stored_in_a_transaction_of_the_user_that_comes_through_the_poo
     let found = store.find(&ids).await.expect("find answers");
     assert_eq!(found.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false]);
     node.close().await;
-}
-
-fn pooled_url() -> String {
-    try_url(POOLED).unwrap_or_else(|advice| panic!("{advice}"))
 }

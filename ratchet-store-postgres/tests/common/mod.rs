@@ -13,9 +13,17 @@ use sqlx::{Connection as _, PgConnection};
 /// Names the server.
 pub(crate) const URL: &str = "RATCHET_TEST_POSTGRES_URL";
 
+/// Names PgBouncer before it.
+pub(crate) const POOLED_URL: &str = "RATCHET_TEST_PGBOUNCER_URL";
+
 /// Where the server is.
 pub(crate) fn url() -> String {
     try_url(URL).unwrap_or_else(|advice| panic!("{advice}"))
+}
+
+/// Where PgBouncer is.
+pub(crate) fn pooled_url() -> String {
+    try_url(POOLED_URL).unwrap_or_else(|advice| panic!("{advice}"))
 }
 
 /// The value of such a variable; the error says how to have one.
