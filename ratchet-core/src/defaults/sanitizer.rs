@@ -1,0 +1,165 @@
+//! Keeps secrets and personal data out of error texts.
+//!
+//! `rules` knows what a secret looks like; here is what happens around that: the class, the causes, the hooks, the
+//! length.
+
+mod card;
+mod rules;
+mod url;
+
+use std::fmt;
+use std::sync::Arc;
+
+use ratchet_api::options::SecurityOptions;
+use ratchet_api::spi::ErrorSanitizer;
+use ratchet_api::{JobFailure, Sanitized};
+
+/// Stands where a secret was.
+const REDACTED: &str = "[REDACTED]";
+const CUT: &str = "…[truncated]";
+/// No more than this of a text is looked at, so that an absurd one costs milliseconds.
+const MAX_INPUT: usize = 64 * 1024;
+const MAX_CLASS: usize = 255;
+/// Removing one secret can uncover another; two passes are the rule.
+const MAX_PASSES: usize = 6;
+
+type Hook = Arc<dyn Fn(&str) -> String + Send + Sync>;
+
+/// The default sanitizer: the short name of the error's class, its message and its causes, without credentials.
+///
+/// Removed are credentials in URLs, connection strings, headers and key-value pairs; private keys; JSON web tokens
+/// and the tokens of well-known vendors; row values in messages of databases; card numbers; and e-mail addresses,
+/// unless [`SecurityOptions::redact_emails`] is off. What is left says where and what, such as host and database:
+///
+/// ```
+/// use ratchet_api::{JobFailure, Sanitized};
+/// use ratchet_core::defaults::DefaultErrorSanitizer;
+///
+/// let failure = JobFailure::new("SqlError", "no route to jdbc:mysql://admin:s3cret@db.internal:3306/prod");
+/// let text = Sanitized::new(&DefaultErrorSanitizer::default(), &failure);
+/// assert_eq!(text.as_str(), "SqlError: no route to jdbc:mysql://[REDACTED]@db.internal:3306/prod");
+/// ```
+///
+/// What only the application knows to be secret is removed by a hook. It sees the sanitized text, and what it returns
+/// is sanitized again, so it can hide more but not less:
+///
+/// ```
+/// # use ratchet_api::{JobFailure, Sanitized};
+/// # use ratchet_core::defaults::DefaultErrorSanitizer;
+/// let sanitizer = DefaultErrorSanitizer::default().then(|text| text.replace("Project Falcon", "a project"));
+/// let failure = JobFailure::new("Denied", "Project Falcon: password=hunter2");
+/// assert_eq!(Sanitized::new(&sanitizer, &failure).as_str(), "Denied: a project: password=[REDACTED]");
+/// ```
+#[derive(Clone)]
+pub struct DefaultErrorSanitizer {
+    redact_emails: bool,
+    hooks: Vec<Hook>,
+}
+
+impl DefaultErrorSanitizer {
+    /// A sanitizer that goes by these options.
+    pub fn new(options: &SecurityOptions) -> Self {
+        Self { redact_emails: options.redact_emails, hooks: Vec::new() }
+    }
+
+    /// Adds a hook that runs after everything else. It should change nothing more when it is applied twice.
+    #[must_use]
+    pub fn then(mut self, hook: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+        self.hooks.push(Arc::new(hook));
+        self
+    }
+
+    /// The text behind the class, which a previous call may have put there already.
+    fn labelled(&self, class: &str, text: &str) -> String {
+        if text == class {
+            return class.to_owned();
+        }
+        let text = text.strip_prefix(class).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(text);
+        match self.clean(text, Sanitized::MAX_LEN - class.len() - 2) {
+            text if text.is_empty() => class.to_owned(),
+            text if class.is_empty() => text,
+            text => format!("{class}: {text}"),
+        }
+    }
+
+    fn clean(&self, text: &str, max_len: usize) -> String {
+        let mut text = visible(text);
+        for _ in 0..MAX_PASSES {
+            let next = cut(rules::redact(&text, self.redact_emails), max_len);
+            if next == text {
+                break;
+            }
+            text = next;
+        }
+        text
+    }
+}
+
+impl Default for DefaultErrorSanitizer {
+    fn default() -> Self {
+        Self::new(&SecurityOptions::default())
+    }
+}
+
+impl ErrorSanitizer for DefaultErrorSanitizer {
+    fn sanitize(&self, failure: &JobFailure) -> String {
+        let class = self.clean(short_name(failure.class()), MAX_CLASS);
+        let text = self.labelled(&class, &with_causes(failure));
+        self.hooks.iter().fold(text, |text, hook| self.labelled(&class, &hook(&text)))
+    }
+}
+
+impl fmt::Debug for DefaultErrorSanitizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DefaultErrorSanitizer")
+            .field("redact_emails", &self.redact_emails)
+            .field("hooks", &self.hooks.len())
+            .finish()
+    }
+}
+
+fn short_name(class: &str) -> &str {
+    class.rsplit("::").next().unwrap_or(class)
+}
+
+/// The message and the causes, but none that was told already: many errors print their source themselves.
+fn with_causes(failure: &JobFailure) -> String {
+    let mut text = failure.message().to_owned();
+    for cause in failure.causes() {
+        if text.len() > MAX_INPUT {
+            break;
+        }
+        if !text.contains(cause.as_str()) {
+            text.push_str("\ncaused by: ");
+            text.push_str(cause);
+        }
+    }
+    text
+}
+
+/// The beginning of the text without characters that a reader cannot see: they forge logs and hide keys.
+fn visible(text: &str) -> String {
+    let kept = |c: &char| match c {
+        '\n' | '\t' => true,
+        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' => false,
+        c => !c.is_control(),
+    };
+    if text.len() <= MAX_INPUT {
+        return text.chars().filter(kept).collect();
+    }
+    // Up to the end of a word, so that no half of a secret is left that no rule recognises.
+    let head = &text[..text.floor_char_boundary(MAX_INPUT)];
+    let head = head.rfind(char::is_whitespace).map_or("", |end| &head[..end]);
+    head.chars().filter(kept).chain(CUT.chars()).collect()
+}
+
+fn cut(text: String, max_len: usize) -> String {
+    if text.len() <= max_len {
+        return text;
+    }
+    let whole = text.strip_suffix(CUT).unwrap_or(&text);
+    format!("{}{CUT}", &whole[..whole.floor_char_boundary(max_len - CUT.len())])
+}
+
+#[cfg(test)]
+mod tests;
