@@ -35,7 +35,12 @@ enum Command {
     /// Claims at growing backlogs
     Claim(Options),
     /// Insert, claim, load and commit without an engine, beside the same work by hand
-    Spi(Options),
+    Spi {
+        #[command(flatten)]
+        options: Options,
+        #[command(flatten)]
+        only: spi::Only,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -65,14 +70,14 @@ async fn main() -> ExitCode {
 
 /// Whether every check held.
 async fn run(command: Command) -> Result<bool> {
-    let (Command::Claim(options) | Command::Spi(options)) = &command;
+    let (Command::Claim(options) | Command::Spi { options, .. }) = &command;
     let bench = store::open(options.store).await?;
     for remark in bench.remarks().await? {
         println!("{remark}");
     }
     let report = match &command {
         Command::Claim(options) => claim::run(bench.as_ref(), options.quick).await?,
-        Command::Spi(options) => spi::run(bench.as_ref(), options.quick).await?,
+        Command::Spi { options, only } => spi::run(&bench, options.quick, only).await?,
     };
     finish(&report, options)
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use clap::Args;
 use futures::future::try_join_all;
 use ratchet_api::StoreClock;
 use serde::Serialize;
@@ -16,10 +17,35 @@ use crate::lane::{Lane, StoreLane};
 use crate::report::{About, Report, print_table};
 use crate::stats::{median, per_second};
 use crate::store::{Bench, Place};
-use crate::usage::Usage;
+use crate::usage::{Usage, own_cpu};
 
 /// The batches and connections at which the store must reach its share of the probe.
 const CHECKED: (usize, [usize; 2]) = (500, [1, 2]);
+
+/// A part of the work, and more detail.
+#[derive(Debug, Args)]
+pub(crate) struct Only {
+    /// Only batches of these sizes
+    #[arg(long, value_name = "JOBS", value_delimiter = ',')]
+    batches: Vec<usize>,
+    /// Only so many connections
+    #[arg(long, value_name = "COUNT", value_delimiter = ',')]
+    connections: Vec<usize>,
+    /// How many rounds
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Also tell the server's processor time for each kind of call; best on one connection, because it cannot
+    /// tell the calls of several apart
+    #[arg(long)]
+    profile: bool,
+}
+
+impl Only {
+    fn takes(&self, batch: usize, lanes: usize) -> bool {
+        let among = |wanted: &[usize], number| wanted.is_empty() || wanted.contains(&number);
+        among(&self.batches, batch) && among(&self.connections, lanes)
+    }
+}
 
 struct Sizes {
     /// Batches, and how many jobs make a round of them.
@@ -46,25 +72,38 @@ struct Round {
     jobs: usize,
     insert: Duration,
     drain: Duration,
-    /// Time inside of the calls, for each lane on average.
-    claim: Duration,
-    load: Duration,
-    commit: Duration,
+    /// For each lane on average.
+    calls: Calls<Spent>,
     used: Usage,
+}
+
+/// Something for each kind of call.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+struct Calls<T> {
+    insert: T,
+    claim: T,
+    load: T,
+    commit: T,
+}
+
+/// Time inside of calls.
+#[derive(Debug, Clone, Copy, Default)]
+struct Spent {
+    time: Duration,
+    server_cpu: Duration,
 }
 
 /// Medians of the rounds of one side.
 #[derive(Debug, Serialize)]
 struct Speeds {
     cycle: f64,
-    insert: f64,
     drain: f64,
-    claim: f64,
-    load: f64,
-    commit: f64,
+    calls: Calls<f64>,
     client_cpu_us: Option<f64>,
     server_cpu_us: Option<f64>,
     log_bytes: Option<f64>,
+    /// Microseconds of the server for each job, if asked for.
+    profile: Option<Calls<f64>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -87,15 +126,17 @@ struct Ratios {
 
 type Lanes = Vec<Box<dyn Lane>>;
 
-pub(crate) async fn run(bench: &dyn Bench, quick: bool) -> Result<Report> {
+pub(crate) async fn run(bench: &Arc<dyn Bench>, quick: bool, only: &Only) -> Result<Report> {
     let sizes = if quick { QUICK } else { FULL };
+    let rounds = only.rounds.unwrap_or(sizes.rounds);
     let mut report = Report::new("spi", bench.name());
     let mut figures = Vec::new();
     for (batch, jobs) in sizes.batches {
-        for lanes in sizes.lanes {
+        for lanes in sizes.lanes.iter().filter(|lanes| only.takes(*batch, **lanes)) {
             eprint!("\rbatches of {batch} on {lanes} connections …   ");
             let place = bench.place().await?;
-            figures.extend(measure(bench, place.as_ref(), *batch, *lanes, *jobs, sizes.rounds).await?);
+            let work = Work { bench, batch: *batch, jobs: *jobs, profile: only.profile };
+            figures.extend(work.measure(place.as_ref(), *lanes, rounds).await?);
             place.close().await?;
         }
     }
@@ -108,70 +149,108 @@ pub(crate) async fn run(bench: &dyn Bench, quick: bool) -> Result<Report> {
     Ok(report)
 }
 
-async fn measure(
-    bench: &dyn Bench,
-    place: &dyn Place,
+/// What is done in every round.
+struct Work<'a> {
+    bench: &'a Arc<dyn Bench>,
     batch: usize,
-    lanes: usize,
     jobs: usize,
-    rounds: usize,
-) -> Result<Vec<Figure>> {
-    let store = place.connect(StoreClock::Server, lanes).await?;
-    let mut through: Lanes = Vec::new();
-    for _ in 0..lanes {
-        through.push(Box::new(StoreLane::join(Arc::clone(&store)).await?));
-    }
-    let mut by_hand = place.probe(lanes).await?;
-    let mut figures = Vec::new();
-    for mode in [Mode::Separate, Mode::Fused] {
-        let (mut stores, mut probes) = (Vec::new(), Vec::new());
-        // The first round warms up: plans, caches, pages.
-        for at in 0..=rounds {
-            let store = round(bench, &mut through, batch, jobs, mode).await?;
-            let probe = match &mut by_hand {
-                Some(lanes) => Some(round(bench, lanes, batch, jobs, mode).await?),
-                None => None,
-            };
-            if at > 0 {
-                stores.push(store);
-                probes.extend(probe);
-            }
-        }
-        figures.push(Figure {
-            batch,
-            connections: lanes,
-            mode,
-            store: Speeds::of(&stores),
-            ratios: (!probes.is_empty()).then(|| Ratios::of(&stores, &probes)),
-            probe: (!probes.is_empty()).then(|| Speeds::of(&probes)),
-        });
-    }
-    Ok(figures)
+    profile: bool,
 }
 
-/// Puts jobs in, all lanes at once, and then gets them done.
-async fn round(bench: &dyn Bench, lanes: &mut Lanes, batch: usize, jobs: usize, mode: Mode) -> Result<Round> {
-    let share = jobs / lanes.len();
-    let jobs = share * lanes.len();
-    for lane in lanes.iter_mut() {
-        lane.prepare(share, batch)?;
+impl Work<'_> {
+    async fn measure(&self, place: &dyn Place, lanes: usize, rounds: usize) -> Result<Vec<Figure>> {
+        let store = place.connect(StoreClock::Server, lanes).await?;
+        let mut through: Lanes = Vec::new();
+        for _ in 0..lanes {
+            through.push(Box::new(StoreLane::join(Arc::clone(&store)).await?));
+        }
+        let mut by_hand = place.probe(lanes).await?;
+        let mut figures = Vec::new();
+        for mode in [Mode::Separate, Mode::Fused] {
+            let (mut stores, mut probes) = (Vec::new(), Vec::new());
+            // The first round warms up: plans, caches, pages.
+            for at in 0..=rounds {
+                let store = self.round(&mut through, mode).await?;
+                let probe = match &mut by_hand {
+                    Some(lanes) => Some(self.round(lanes, mode).await?),
+                    None => None,
+                };
+                if at > 0 {
+                    stores.push(store);
+                    probes.extend(probe);
+                }
+            }
+            let has_probe = !probes.is_empty();
+            figures.push(Figure {
+                batch: self.batch,
+                connections: lanes,
+                mode,
+                store: Speeds::of(&stores, self.profile),
+                ratios: has_probe.then(|| Ratios::of(&stores, &probes)),
+                probe: has_probe.then(|| Speeds::of(&probes, self.profile)),
+            });
+        }
+        Ok(figures)
     }
-    let before = bench.usage().await?;
-    let begun = Instant::now();
-    let inserted = together(lanes, insert).await?;
-    let insert = begun.elapsed();
-    ensure!(inserted.iter().sum::<usize>() == jobs, "not every job was inserted");
 
-    let left = Arc::new(AtomicUsize::new(jobs));
-    let begun = Instant::now();
-    let spent = together(lanes, |lane| drain(lane, batch, mode, Arc::clone(&left))).await?;
-    let drain = begun.elapsed();
-    let used = bench.usage().await?.since(before);
-    let average =
-        |part: fn(&Spent) -> Duration| spent.iter().map(part).sum::<Duration>() / lanes.len() as u32;
-    let (claim, load, commit) =
-        (average(|spent| spent.claim), average(|spent| spent.load), average(|spent| spent.commit));
-    Ok(Round { jobs, insert, drain, claim, load, commit, used })
+    /// Puts jobs in, all lanes at once, and then gets them done.
+    async fn round(&self, lanes: &mut Lanes, mode: Mode) -> Result<Round> {
+        let share = self.jobs / lanes.len();
+        let jobs = share * lanes.len();
+        for lane in lanes.iter_mut() {
+            lane.prepare(share, self.batch)?;
+        }
+        let meter = Meter(self.profile.then(|| Arc::clone(self.bench)));
+        let before = self.usage().await?;
+        let begun = Instant::now();
+        let inserted = together(lanes, |lane| insert(lane, meter.clone())).await?;
+        let insert = begun.elapsed();
+        ensure!(inserted.iter().map(|(count, _)| count).sum::<usize>() == jobs, "not every job was inserted");
+
+        let left = Arc::new(AtomicUsize::new(jobs));
+        let begun = Instant::now();
+        let drained =
+            together(lanes, |lane| drain(lane, self.batch, mode, meter.clone(), Arc::clone(&left))).await?;
+        let drain = begun.elapsed();
+        let used = self.usage().await?.since(before);
+        let count = lanes.len() as u32;
+        let average = |spent: &mut dyn Iterator<Item = Spent>| {
+            spent.fold(Spent::default(), |sum, spent| Spent {
+                time: sum.time + spent.time / count,
+                server_cpu: sum.server_cpu + spent.server_cpu / count,
+            })
+        };
+        let calls = Calls {
+            insert: average(&mut inserted.iter().map(|(_, spent)| *spent)),
+            claim: average(&mut drained.iter().map(|calls| calls.claim)),
+            load: average(&mut drained.iter().map(|calls| calls.load)),
+            commit: average(&mut drained.iter().map(|calls| calls.commit)),
+        };
+        Ok(Round { jobs, insert, drain, calls, used })
+    }
+
+    async fn usage(&self) -> Result<Usage> {
+        let log_bytes = self.bench.log_bytes().await?;
+        Ok(Usage { client_cpu: own_cpu(), server_cpu: self.bench.server_cpu(), log_bytes })
+    }
+}
+
+/// Measures calls; with a server, also its processor time.
+#[derive(Clone)]
+struct Meter(Option<Arc<dyn Bench>>);
+
+impl Meter {
+    fn server_cpu(&self) -> Duration {
+        self.0.as_ref().and_then(|bench| bench.server_cpu()).unwrap_or_default()
+    }
+
+    async fn add<T>(&self, sum: &mut Spent, call: impl Future<Output = T>) -> T {
+        let (used, begun) = (self.server_cpu(), Instant::now());
+        let answer = call.await;
+        sum.time += begun.elapsed();
+        sum.server_cpu += self.server_cpu().saturating_sub(used);
+        answer
+    }
 }
 
 /// Runs `work` on every lane, each a task of its own.
@@ -190,22 +269,14 @@ where
     Ok(answers)
 }
 
-async fn insert(mut lane: Box<dyn Lane>) -> Result<(Box<dyn Lane>, usize)> {
-    let mut inserted = 0;
+async fn insert(mut lane: Box<dyn Lane>, meter: Meter) -> Result<(Box<dyn Lane>, (usize, Spent))> {
+    let (mut inserted, mut spent) = (0, Spent::default());
     loop {
-        match lane.insert().await? {
-            0 => return Ok((lane, inserted)),
+        match meter.add(&mut spent, lane.insert()).await? {
+            0 => return Ok((lane, (inserted, spent))),
             more => inserted += more,
         }
     }
-}
-
-/// Time inside of calls.
-#[derive(Debug, Default)]
-struct Spent {
-    claim: Duration,
-    load: Duration,
-    commit: Duration,
 }
 
 /// Gets jobs done until none is left for any lane.
@@ -213,31 +284,25 @@ async fn drain(
     mut lane: Box<dyn Lane>,
     batch: usize,
     mode: Mode,
+    meter: Meter,
     left: Arc<AtomicUsize>,
-) -> Result<(Box<dyn Lane>, Spent)> {
-    let mut spent = Spent::default();
+) -> Result<(Box<dyn Lane>, Calls<Spent>)> {
+    let mut spent = Calls::default();
     let mut held = 0;
     while left.load(Ordering::Relaxed) > 0 || held > 0 {
         if held == 0 {
-            held = timed(&mut spent.claim, lane.claim(batch)).await?;
+            held = meter.add(&mut spent.claim, lane.claim(batch)).await?;
             left.fetch_sub(held, Ordering::Relaxed);
             continue;
         }
-        timed(&mut spent.load, lane.load()).await?;
+        meter.add(&mut spent.load, lane.load()).await?;
         held = match mode {
-            Mode::Separate => timed(&mut spent.commit, lane.commit()).await.map(|()| 0)?,
-            Mode::Fused => timed(&mut spent.commit, lane.commit_and_claim(batch)).await?,
+            Mode::Separate => meter.add(&mut spent.commit, lane.commit()).await.map(|()| 0)?,
+            Mode::Fused => meter.add(&mut spent.commit, lane.commit_and_claim(batch)).await?,
         };
         left.fetch_sub(held, Ordering::Relaxed);
     }
     Ok((lane, spent))
-}
-
-async fn timed<T>(sum: &mut Duration, call: impl Future<Output = T>) -> T {
-    let begun = Instant::now();
-    let answer = call.await;
-    *sum += begun.elapsed();
-    answer
 }
 
 impl Round {
@@ -247,25 +312,37 @@ impl Round {
 }
 
 impl Speeds {
-    fn of(rounds: &[Round]) -> Self {
+    fn of(rounds: &[Round], profile: bool) -> Self {
         let speed = |part: fn(&Round) -> Duration| {
             median(rounds.iter().map(|round| per_second(round.jobs, part(round))))
         };
-        let used = |part: fn(&Usage) -> Option<f64>| {
-            let parts: Option<Vec<f64>> =
-                rounds.iter().map(|round| Some(part(&round.used)? / round.jobs as f64)).collect();
-            parts.map(median)
+        let micros = |round: &Round, time: Duration| time.as_secs_f64() * 1e6 / round.jobs as f64;
+        let cost = |part: fn(&Round) -> Option<Duration>| {
+            let costs: Option<Vec<f64>> =
+                rounds.iter().map(|round| Some(micros(round, part(round)?))).collect();
+            costs.map(median)
         };
+        let server =
+            |part: fn(&Round) -> Duration| median(rounds.iter().map(|round| micros(round, part(round))));
+        let bytes = |round: &Round| Some(round.used.log_bytes? as f64 / round.jobs as f64);
         Self {
             cycle: median(rounds.iter().map(Round::cycle)),
-            insert: speed(|round| round.insert),
             drain: speed(|round| round.drain),
-            claim: speed(|round| round.claim),
-            load: speed(|round| round.load),
-            commit: speed(|round| round.commit),
-            client_cpu_us: used(|usage| usage.client_cpu.map(|time| time.as_secs_f64() * 1e6)),
-            server_cpu_us: used(|usage| usage.server_cpu.map(|time| time.as_secs_f64() * 1e6)),
-            log_bytes: used(|usage| usage.log_bytes.map(|bytes| bytes as f64)),
+            calls: Calls {
+                insert: speed(|round| round.insert),
+                claim: speed(|round| round.calls.claim.time),
+                load: speed(|round| round.calls.load.time),
+                commit: speed(|round| round.calls.commit.time),
+            },
+            client_cpu_us: cost(|round| round.used.client_cpu),
+            server_cpu_us: cost(|round| round.used.server_cpu),
+            log_bytes: rounds.iter().map(bytes).collect::<Option<Vec<f64>>>().map(median),
+            profile: profile.then(|| Calls {
+                insert: server(|round| round.calls.insert.server_cpu),
+                claim: server(|round| round.calls.claim.server_cpu),
+                load: server(|round| round.calls.load.server_cpu),
+                commit: server(|round| round.calls.commit.server_cpu),
+            }),
         }
     }
 }
@@ -298,6 +375,34 @@ fn print(figures: &[Figure]) {
         }
     }
     print_table(&HEADING, &rows);
+    print_profile(figures);
+}
+
+fn print_profile(figures: &[Figure]) {
+    let mut rows = Vec::new();
+    for figure in figures {
+        let sides = [("store", Some(&figure.store)), ("probe", figure.probe.as_ref())];
+        for (side, speeds) in sides {
+            let Some(profile) = speeds.and_then(|speeds| speeds.profile.as_ref()) else { continue };
+            let mut row = start(figure, side);
+            let parts = [profile.insert, profile.claim, profile.load, profile.commit];
+            row.extend(parts.map(|micros| format!("{micros:.1}")));
+            rows.push(row);
+        }
+    }
+    if !rows.is_empty() {
+        println!("\nthe server's processor time, µs for each job");
+        print_table(&["batch", "conns", "calls", "side", "insert", "claim", "load", "commit"], &rows);
+    }
+}
+
+/// The first four cells of a row.
+fn start(figure: &Figure, side: &str) -> Vec<String> {
+    let mode = match figure.mode {
+        Mode::Separate => "separate",
+        Mode::Fused => "fused",
+    };
+    vec![figure.batch.to_string(), figure.connections.to_string(), mode.to_owned(), side.to_owned()]
 }
 
 const HEADING: [&str; 13] = [
@@ -317,13 +422,9 @@ const HEADING: [&str; 13] = [
 ];
 
 fn line(figure: &Figure, side: &str, speeds: &Speeds) -> Vec<String> {
-    let mode = match figure.mode {
-        Mode::Separate => "separate",
-        Mode::Fused => "fused",
-    };
-    let mut row =
-        vec![figure.batch.to_string(), figure.connections.to_string(), mode.to_owned(), side.to_owned()];
-    let parts = [speeds.cycle, speeds.insert, speeds.drain, speeds.claim, speeds.load, speeds.commit];
+    let mut row = start(figure, side);
+    let calls = &speeds.calls;
+    let parts = [speeds.cycle, calls.insert, speeds.drain, calls.claim, calls.load, calls.commit];
     // A fused drain claims once by itself; its speed says nothing.
     let telling = |(at, speed): (usize, f64)| match figure.mode {
         Mode::Fused if at == 3 => "-".to_owned(),

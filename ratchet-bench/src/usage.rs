@@ -37,10 +37,17 @@ pub(crate) fn family_cpu(worker: u32) -> Option<Duration> {
     let parent = ProcessTimes::read(&worker.to_string())?.parent;
     let head = ProcessTimes::read(&parent.to_string())?;
     let living = fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| {
-        let times = ProcessTimes::read(entry.file_name().to_str()?)?;
-        (times.parent == parent).then_some(times.own)
+        let process = entry.file_name().into_string().ok()?;
+        let times = ProcessTimes::read(&process)?;
+        (times.parent == parent).then(|| finer(&process).unwrap_or(times.own))
     });
     Some(head.own + head.ended_children + living.sum::<Duration>())
+}
+
+/// The processor time of a process with one thread, in nanoseconds, where the kernel counts them.
+fn finer(process: &str) -> Option<Duration> {
+    let counts = fs::read_to_string(format!("/proc/{process}/schedstat")).ok()?;
+    counts.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
 /// A line of `/proc/<pid>/stat`.

@@ -18,6 +18,11 @@ impl Bench for Memory {
         "memory"
     }
 
+    /// It is the reference, written to be read: it sorts.
+    fn claims_stay_fast(&self) -> bool {
+        false
+    }
+
     async fn place(&self) -> Result<Box<dyn Place>> {
         Ok(Box::new(MemoryPlace(MemoryStore::new())))
     }

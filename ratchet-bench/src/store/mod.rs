@@ -6,6 +6,7 @@ mod mongodb;
 mod postgres;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use async_trait::async_trait;
@@ -16,7 +17,6 @@ use serde::Serialize;
 
 use crate::backlog::Backlog;
 use crate::lane::Lane;
-use crate::usage::{Usage, own_cpu};
 
 pub(crate) use fill::{Progress, payload};
 
@@ -29,11 +29,11 @@ pub(crate) enum StoreName {
 }
 
 /// The store of this name, on the server that the environment tells.
-pub(crate) async fn open(name: StoreName) -> Result<Box<dyn Bench>> {
+pub(crate) async fn open(name: StoreName) -> Result<Arc<dyn Bench>> {
     Ok(match name {
-        StoreName::Memory => Box::new(memory::Memory),
-        StoreName::Postgres => Box::new(postgres::Postgres::open().await?),
-        StoreName::Mongodb => Box::new(mongodb::Mongo::open()?),
+        StoreName::Memory => Arc::new(memory::Memory),
+        StoreName::Postgres => Arc::new(postgres::Postgres::open().await?),
+        StoreName::Mongodb => Arc::new(mongodb::Mongo::open()?),
     })
 }
 
@@ -47,14 +47,24 @@ pub(crate) trait Bench: Send + Sync {
         Ok(Vec::new())
     }
 
+    /// Whether claims must not slow down with the backlog.
+    fn claims_stay_fast(&self) -> bool {
+        true
+    }
+
     /// The least share of the probe's speed, at batches of 500, that is good enough.
     fn least_of_probe(&self) -> Option<f64> {
         None
     }
 
-    /// What was used so far.
-    async fn usage(&self) -> Result<Usage> {
-        Ok(Usage { client_cpu: own_cpu(), ..Usage::default() })
+    /// Bytes of the server's log so far: what it writes to make commits last.
+    async fn log_bytes(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
+    /// The server's processor time so far, if it runs on this machine.
+    fn server_cpu(&self) -> Option<Duration> {
+        None
     }
 
     /// Makes an empty place for jobs.

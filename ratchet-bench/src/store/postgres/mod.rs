@@ -22,7 +22,7 @@ use uuid::Uuid;
 use super::{Bench, Place, Plan, Progress};
 use crate::backlog::{BOOST, Backlog};
 use crate::lane::Lane;
-use crate::usage::{Usage, family_cpu, own_cpu};
+use crate::usage::family_cpu;
 
 const URL: &str = "RATCHET_TEST_POSTGRES_URL";
 
@@ -72,11 +72,14 @@ impl Bench for Postgres {
         Some(0.8)
     }
 
-    async fn usage(&self) -> Result<Usage> {
+    async fn log_bytes(&self) -> Result<Option<u64>> {
         let position = sqlx::query_scalar("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint");
         let position: i64 = position.fetch_one(&mut *self.side.lock().await).await?;
-        let server_cpu = self.worker.and_then(family_cpu);
-        Ok(Usage { client_cpu: own_cpu(), server_cpu, log_bytes: u64::try_from(position).ok() })
+        Ok(u64::try_from(position).ok())
+    }
+
+    fn server_cpu(&self) -> Option<Duration> {
+        family_cpu(self.worker?)
     }
 
     async fn place(&self) -> Result<Box<dyn Place>> {
