@@ -176,17 +176,23 @@ fn bind(arguments: &mut PgArguments, value: &Value<'_>) -> Result<(), sqlx::erro
         Value::Bytes(bytes) => arguments.add(bytes),
         Value::Id(id) => arguments.add(id),
         Value::Time(time) => arguments.add(time.map(Timestamp::to_datetime)),
-        Value::Flags(flags) => arguments.add(flags),
-        Value::Ints(ints) => arguments.add(ints),
-        Value::Texts(texts) => arguments.add(texts),
-        Value::ByteStrings(strings) => arguments.add(strings),
-        Value::Ids(ids) => arguments.add(ids),
+        Value::Flags(flags) => arguments.add(unless_null(flags)),
+        Value::Ints(ints) => arguments.add(unless_null(ints)),
+        Value::Texts(texts) => arguments.add(unless_null(texts)),
+        Value::ByteStrings(strings) => arguments.add(unless_null(strings)),
+        Value::Ids(ids) => arguments.add(unless_null(ids)),
         Value::Times(times) => {
-            arguments.add(times.iter().map(|time| time.map(Timestamp::to_datetime)).collect::<Vec<_>>())
+            let times = unless_null(times).iter().map(|time| time.map(Timestamp::to_datetime));
+            arguments.add(times.collect::<Vec<_>>())
         }
         Value::Json(json) => arguments.add(json),
         _ => Err("this kind of value is not known to PostgreSQL's driver".into()),
     }
+}
+
+/// Of a column that says nothing, nothing: beside longer arrays `unnest` gives nulls in its place, for less.
+fn unless_null<T>(column: &[Option<T>]) -> &[Option<T>] {
+    if column.iter().all(Option::is_none) { &[] } else { column }
 }
 
 /// A row that sqlx read.
@@ -208,11 +214,15 @@ impl Row for PgCells {
 
     fn int(&self, column: &str) -> Result<Option<i64>, Problem> {
         let raw = self.0.try_get_raw(column)?;
-        match raw.type_info().name() {
-            "INT2" => Ok(self.cell::<i16>(column)?.map(i64::from)),
-            "INT4" => Ok(self.cell::<i32>(column)?.map(i64::from)),
-            _ => self.cell(column),
+        if raw.is_null() {
+            return Ok(None);
         }
+        Ok(Some(match raw.type_info().name() {
+            "INT2" => i16::decode(raw)?.into(),
+            "INT4" => i32::decode(raw)?.into(),
+            "INT8" => i64::decode(raw)?,
+            other => return Err(format!("{other} is no whole number").into()),
+        }))
     }
 
     fn text(&self, column: &str) -> Result<Option<String>, Problem> {

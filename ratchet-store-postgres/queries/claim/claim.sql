@@ -26,7 +26,7 @@ heads AS MATERIALIZED (
             ORDER BY
                 level + CASE
                     WHEN :boost_ms::bigint > 0
-                    THEN (extract(epoch FROM c.now - h.scheduled_time) * 1000)::bigint / :boost_ms::bigint
+                    THEN (date_part('epoch', c.now - h.scheduled_time) * 1000)::bigint / :boost_ms::bigint
                     ELSE 0
                 END DESC,
                 h.scheduled_time,
@@ -77,13 +77,8 @@ UNION ALL
 SELECT
     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, c.now,
     coalesce((
-        SELECT sum(least(s.seen, w.lim) - s.got)
+        SELECT sum(least(w.lim, (SELECT count(*) FROM heads h WHERE h.queue_place = w.place)))
         FROM wanted w
-        JOIN (
-            SELECT h.queue_place, count(*) AS seen, count(l.job_id) AS got
-            FROM heads h LEFT JOIN locked l ON l.job_id = h.job_id
-            GROUP BY h.queue_place
-        ) s ON s.queue_place = w.place
-    ), 0)::bigint
+    ), 0)::bigint - (SELECT count(*) FROM locked)
 FROM clock c
 ORDER BY 1, 2

@@ -7,7 +7,7 @@ WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::timestamptz, date_trunc('milliseconds', statement_timestamp())) AS now
 ),
 given AS MATERIALIZED (
-    SELECT g.*, EXISTS (SELECT FROM ratchet.scheduler_job j WHERE j.job_id = g.job_id) AS known
+    SELECT g.*
     FROM unnest(
         :job_ids::uuid[], :job_types::text[], :queues::text[], :priorities::smallint[], :max_retries::bigint[],
         :backoff_policies::text[], :backoff_params::bigint[], :timeouts::bigint[], :expiries::timestamptz[],
@@ -25,27 +25,26 @@ given AS MATERIALIZED (
         open_parents, place
     )
 ),
+-- A job that is there already takes no keys. Whether one without keys is there, its own insert finds out.
 -- In the order of the keys, so that two calls wait for each other in one direction only.
 ledger AS (
     INSERT INTO ratchet.scheduler_idempotency_key (key_hash, job_id, created_at)
-    SELECT g.key_hash, g.job_id, c.now
-    FROM given g CROSS JOIN clock c
-    WHERE g.key_hash IS NOT NULL AND NOT g.known
+    SELECT g.key_hash, g.job_id, (SELECT c.now FROM clock c)
+    FROM given g
+    WHERE g.key_hash IS NOT NULL
+      AND NOT EXISTS (SELECT FROM ratchet.scheduler_job j WHERE j.job_id = g.job_id)
     ORDER BY g.key_hash
     ON CONFLICT DO NOTHING
     RETURNING job_id
 ),
-fresh AS MATERIALIZED (
-    SELECT g.*
-    FROM given g
-    WHERE NOT g.known AND (g.key_hash IS NULL OR g.job_id IN (SELECT l.job_id FROM ledger l))
-),
 reserved AS (
     INSERT INTO ratchet.scheduler_business_key_reservation (business_key, owner_job_id, owner_table, reserved_at)
-    SELECT f.business_key, f.job_id, 'QUEUE', c.now
-    FROM fresh f CROSS JOIN clock c
-    WHERE f.business_key IS NOT NULL
-    ORDER BY f.business_key
+    SELECT g.business_key, g.job_id, 'QUEUE', (SELECT c.now FROM clock c)
+    FROM given g
+    WHERE g.business_key IS NOT NULL
+      AND (g.key_hash IS NULL OR g.job_id IN (SELECT l.job_id FROM ledger l))
+      AND NOT EXISTS (SELECT FROM ratchet.scheduler_job j WHERE j.job_id = g.job_id)
+    ORDER BY g.business_key
     ON CONFLICT DO NOTHING
     RETURNING owner_job_id
 ),
@@ -57,14 +56,14 @@ cold AS (
         caller_principal, trace_context, batch_id, depends_on, created_at
     )
     SELECT
-        f.job_id, f.job_type, f.queue, f.priority, f.max_retries, f.backoff_policy, f.backoff_param_ms, f.timeout_ms,
-        f.expires_at, f.payload::json, f.target, f.method, f.params::json, f.on_success_payload::json,
-        f.on_success_target, f.on_success_method, f.on_failure_payload::json, f.on_failure_target,
-        f.on_failure_method, f.idempotency_key, f.business_key, f.resource_name, f.caller_principal, f.trace_context,
-        f.batch_id, f.depends_on, c.now
-    FROM fresh f CROSS JOIN clock c
-    WHERE f.business_key IS NULL OR f.job_id IN (SELECT r.owner_job_id FROM reserved r)
-    ORDER BY f.place
+        g.job_id, g.job_type, g.queue, g.priority, g.max_retries, g.backoff_policy, g.backoff_param_ms, g.timeout_ms,
+        g.expires_at, g.payload::json, g.target, g.method, g.params::json, g.on_success_payload::json,
+        g.on_success_target, g.on_success_method, g.on_failure_payload::json, g.on_failure_target,
+        g.on_failure_method, g.idempotency_key, g.business_key, g.resource_name, g.caller_principal, g.trace_context,
+        g.batch_id, g.depends_on, (SELECT c.now FROM clock c)
+    FROM given g
+    WHERE (g.key_hash IS NULL OR g.job_id IN (SELECT l.job_id FROM ledger l))
+      AND (g.business_key IS NULL OR g.job_id IN (SELECT r.owner_job_id FROM reserved r))
     ON CONFLICT DO NOTHING
     RETURNING job_id
 ),
@@ -74,11 +73,10 @@ hot AS (
         batch_id, blocked_by, open_parents, updated_at
     )
     SELECT
-        f.job_id, 'PENDING', f.job_type, f.queue, f.priority,
-        coalesce(f.due_at, least(c.now + f.delay_ms * interval '1 millisecond', '9998-12-31 23:59:59.999+00')),
-        f.business_key, f.timeout_ms, f.max_retries, f.expires_at, f.batch_id, f.blocked_by, f.open_parents, c.now
-    FROM fresh f JOIN cold USING (job_id) CROSS JOIN clock c
-    ORDER BY f.place
+        g.job_id, 'PENDING', g.job_type, g.queue, g.priority,
+        coalesce(g.due_at, least(k.now + g.delay_ms * interval '1 millisecond', '9998-12-31 23:59:59.999+00')),
+        g.business_key, g.timeout_ms, g.max_retries, g.expires_at, g.batch_id, g.blocked_by, g.open_parents, k.now
+    FROM given g JOIN cold USING (job_id) CROSS JOIN clock k
 ),
 tagged AS (
     INSERT INTO ratchet.scheduler_job_tag (job_id, tag)

@@ -1,1 +1,1 @@
-SELECT job_id, priority, queue, target, method, payload FROM probe_cold WHERE job_id = ANY($1)
+SELECT job_id, priority, queue, target, method, payload::text AS payload FROM probe_cold WHERE job_id = ANY($1)

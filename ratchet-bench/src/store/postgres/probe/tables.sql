@@ -6,12 +6,12 @@ CREATE TABLE probe_cold (
     queue           text NOT NULL,
     target          text NOT NULL,
     method          text NOT NULL,
-    payload         text NOT NULL,
+    payload         json NOT NULL,
     terminal_status text,
     terminated_at   timestamptz,
     started_at      timestamptz,
     ended_at        timestamptz,
-    result          text
+    result          json
 ) WITH (fillfactor = 70);
 
 CREATE TABLE probe_hot (
@@ -33,6 +33,8 @@ CREATE TABLE probe_hot (
     autovacuum_vacuum_cost_delay = 0
 );
 CREATE INDEX probe_hot_claim ON probe_hot (queue, priority DESC, scheduled_time, job_id) WHERE status = 'PENDING';
+-- What an owner holds must be found when it dies.
+CREATE INDEX probe_hot_owner ON probe_hot (picked_by, job_id) WHERE status = 'RUNNING';
 
 CREATE TABLE probe_history (
     job_id      uuid NOT NULL,
