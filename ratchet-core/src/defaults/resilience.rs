@@ -1,0 +1,203 @@
+//! Circuit breakers: they keep jobs from calling a service that is down, and from losing attempts to it.
+
+mod breaker;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ratchet_api::JobFailure;
+use ratchet_api::options::{BreakerOptions, BreakerProfile};
+use ratchet_api::spi::{Gate, ResilienceStrategy};
+
+use breaker::Breaker;
+pub use breaker::CircuitState;
+
+type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
+
+/// The default strategy: a circuit breaker for each service, shaped by the profile that the service was given.
+///
+/// A breaker counts the newest calls. Once enough of them failed it opens, and jobs of the service go back without
+/// losing an attempt. After a while it lets a few trial calls through: if all succeed it closes, if one fails it opens
+/// again. Trials that have not reported within that while are replaced by new ones. A call that was let in before the
+/// breaker opened and reports during the trials counts like a trial, since it tells as much about the service.
+///
+/// ```
+/// use ratchet_api::JobFailure;
+/// use ratchet_api::options::{BreakerOptions, BreakerProfile};
+/// use ratchet_api::spi::{Gate, ResilienceStrategy};
+/// use ratchet_core::defaults::{CircuitBreakers, CircuitState};
+///
+/// let breakers = CircuitBreakers::new(BreakerOptions::default()).profile("payment-gateway", BreakerProfile::Fast);
+/// let outage = JobFailure::new("ConnectError", "refused");
+/// for _ in 0..3 {
+///     assert_eq!(breakers.enter("payment-gateway"), Gate::Open);
+///     breakers.report("payment-gateway", Some(&outage));
+/// }
+/// assert!(matches!(breakers.enter("payment-gateway"), Gate::Closed { .. }));
+/// assert_eq!(breakers.enter("mail"), Gate::Open);
+/// assert_eq!(breakers.states()[1].state, CircuitState::Open);
+/// ```
+///
+/// Service names are a bounded vocabulary, so at most [`MAX_SERVICES`](Self::MAX_SERVICES) are kept. One more takes
+/// the place of the closed breaker that was used least recently; if none is closed it is let through uncounted. A
+/// warning says so once.
+pub struct CircuitBreakers {
+    options: BreakerOptions,
+    profiles: HashMap<String, BreakerProfile>,
+    clock: Clock,
+    breakers: Mutex<HashMap<String, Breaker>>,
+    warned: AtomicBool,
+}
+
+/// A breaker as a dashboard shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BreakerStatus {
+    /// The service that it protects.
+    pub service: String,
+    /// The settings that it follows.
+    pub profile: BreakerProfile,
+    /// Whether it lets calls through.
+    pub state: CircuitState,
+    /// Calls that count; of an open one, those that opened it.
+    pub calls: u32,
+    /// Those of them that failed.
+    pub failures: u32,
+    /// Time until calls may be tried again; `None` if they may now.
+    pub retry_in: Option<Duration>,
+}
+
+impl CircuitBreakers {
+    /// The most services that have a breaker at the same time.
+    pub const MAX_SERVICES: usize = 1024;
+
+    /// Breakers that go by these options and the system's monotonic clock.
+    pub fn new(options: BreakerOptions) -> Self {
+        Self {
+            options,
+            profiles: HashMap::new(),
+            clock: Arc::new(Instant::now),
+            breakers: Mutex::default(),
+            warned: AtomicBool::new(false),
+        }
+    }
+
+    /// Gives `service` a profile; services without one have [`BreakerProfile::Standard`].
+    #[must_use]
+    pub fn profile(mut self, service: impl Into<String>, profile: BreakerProfile) -> Self {
+        self.profiles.insert(service.into(), profile);
+        self
+    }
+
+    /// Goes by another clock, which never goes backwards.
+    #[must_use]
+    pub fn with_clock(mut self, clock: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Opens the breaker of `service` by hand; trial calls follow after `duration`, at most a year.
+    pub fn open(&self, service: &str, duration: Duration) {
+        self.with(service, |breaker, now| breaker.open(now, duration));
+    }
+
+    /// Closes the breaker of `service` by hand and forgets its calls.
+    pub fn reset(&self, service: &str) {
+        if let Some(breaker) = self.breakers().get_mut(service) {
+            breaker.close();
+        }
+    }
+
+    /// Every breaker that exists, by service name.
+    pub fn states(&self) -> Vec<BreakerStatus> {
+        let breakers = self.breakers();
+        let now = (self.clock)();
+        let mut states: Vec<_> = breakers
+            .iter()
+            .map(|(service, breaker)| BreakerStatus {
+                service: service.clone(),
+                profile: self.profile_of(service),
+                state: breaker.state(now),
+                calls: breaker.calls(),
+                failures: breaker.failures(),
+                retry_in: breaker.retry_in(now),
+            })
+            .collect();
+        states.sort_unstable_by(|a, b| a.service.cmp(&b.service));
+        states
+    }
+
+    /// Calls `act` on the breaker of `service`, made if need be; `None` if there is no room for it.
+    fn with<T>(&self, service: &str, act: impl FnOnce(&mut Breaker, Instant) -> T) -> Option<T> {
+        let mut breakers = self.breakers();
+        let now = (self.clock)();
+        if !breakers.contains_key(service) {
+            if breakers.len() >= Self::MAX_SERVICES && !self.make_room(&mut breakers, now) {
+                return None;
+            }
+            let settings = self.options.settings(self.profile_of(service));
+            breakers.insert(service.to_owned(), Breaker::new(settings, now));
+        }
+        breakers.get_mut(service).map(|breaker| {
+            breaker.touch(now);
+            act(breaker, now)
+        })
+    }
+
+    fn make_room(&self, breakers: &mut HashMap<String, Breaker>, now: Instant) -> bool {
+        if !self.warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                max = Self::MAX_SERVICES,
+                "too many service names for circuit breakers: are they made of data?"
+            );
+        }
+        let closed = breakers.iter().filter(|(_, breaker)| breaker.state(now) == CircuitState::Closed);
+        let Some(idle) =
+            closed.min_by_key(|(_, breaker)| breaker.touched()).map(|(service, _)| service.clone())
+        else {
+            return false;
+        };
+        breakers.remove(&idle).is_some()
+    }
+
+    fn profile_of(&self, service: &str) -> BreakerProfile {
+        self.profiles.get(service).copied().unwrap_or_default()
+    }
+
+    fn breakers(&self) -> MutexGuard<'_, HashMap<String, Breaker>> {
+        self.breakers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ResilienceStrategy for CircuitBreakers {
+    fn enter(&self, service: &str) -> Gate {
+        if !self.options.enabled {
+            return Gate::Open;
+        }
+        self.with(service, Breaker::enter).unwrap_or(Gate::Open)
+    }
+
+    fn report(&self, service: &str, failure: Option<&JobFailure>) {
+        if self.options.enabled {
+            self.with(service, |breaker, now| breaker.report(failure.is_some(), now));
+        }
+    }
+
+    fn abandon(&self, service: &str) {
+        if let Some(breaker) = self.breakers().get_mut(service) {
+            breaker.abandon();
+        }
+    }
+}
+
+impl fmt::Debug for CircuitBreakers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CircuitBreakers").field("states", &self.states()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
