@@ -16,23 +16,18 @@ const PROTOCOL_VIOLATION: &str = "08P01";
 /// How a transaction begins that has no session to set things in: in one message.
 pub(crate) const BEGIN: &str = "\
 BEGIN ISOLATION LEVEL READ COMMITTED;
-SET LOCAL idle_in_transaction_session_timeout = '60s';
-SET LOCAL random_page_cost = 1.1";
+SET LOCAL idle_in_transaction_session_timeout = '60s'";
 /// The same where the server can notice that nobody waits any more.
 const BEGIN_WATCHFUL: &str = "\
 BEGIN ISOLATION LEVEL READ COMMITTED;
 SET LOCAL idle_in_transaction_session_timeout = '60s';
-SET LOCAL random_page_cost = 1.1;
 SET LOCAL client_connection_check_interval = '2s'";
 
-/// A node that vanishes without a word must not hold its locks for hours. And what the store reads was written a
-/// moment ago: a plan must not prefer reading a whole table for fear of the disk.
-const SET: &str = "\
-SELECT
-    set_config('random_page_cost', least(current_setting('random_page_cost')::float8, 1.1)::text, false),
-    CASE current_setting('idle_in_transaction_session_timeout')
-        WHEN '0' THEN set_config('idle_in_transaction_session_timeout', '60s', false)
-    END";
+/// A node that vanishes without a word must not hold its locks for hours.
+const END_IDLE: &str = "\
+SELECT set_config(name, '60s', false)
+FROM pg_settings
+WHERE name = 'idle_in_transaction_session_timeout' AND setting = '0'";
 /// The server ends a statement that nobody waits for any more. Not every version and system can.
 const NOTICE_DEATH: &str = "\
 SELECT set_config(name, '2s', false)
@@ -59,7 +54,7 @@ pub(crate) async fn settle_in(connection: &mut PgConnection) -> Result<(), sqlx:
     if !marked.try_get::<bool, _>(0)? {
         return Err(sqlx::Error::Configuration(POOLED.into()));
     }
-    sqlx::raw_sql(SET).execute(&mut *connection).await?;
+    sqlx::raw_sql(END_IDLE).execute(&mut *connection).await?;
     if let Err(error) = sqlx::raw_sql(NOTICE_DEATH).execute(connection).await
         && error.as_database_error().is_none()
     {

@@ -17,6 +17,8 @@ use serde_json::Value;
 use sqlx::{AssertSqlSafe, PgConnection};
 
 const CLAIM: &str = include_str!("../queries/claim/claim.sql");
+const LOAD: &str = include_str!("../queries/job/load.sql");
+const FIND: &str = include_str!("../queries/job/find.sql");
 const SETTLE: &str = include_str!("../queries/commit/settle.sql");
 
 const JOBS: usize = 20_000;
@@ -82,6 +84,29 @@ async fn an_outcome_finds_its_rows_by_primary_key() {
         }
         node.close().await;
     }
+}
+
+/// The server plans a statement for each call as long as it thinks that a plan for all values would be dearer.
+#[tokio::test]
+async fn calls_for_one_job_are_not_planned_each_time() {
+    const CALLS: i64 = 10;
+    let node = filled(Known::Everything).await;
+    let claim = node.claim(1).await.remove(0);
+    let values = settle_values(&node, &[(claim.id.to_string(), claim.fence.to_string())]);
+    for text in [CLAIM, LOAD, FIND, SETTLE] {
+        let mut connection = node.session().await;
+        let values = if text == CLAIM { &claim_values(&node) } else { &values };
+        let execute = prepare(&mut connection, &node, text, values).await;
+        for _ in 0..CALLS {
+            let run = sqlx::raw_sql(AssertSqlSafe(execute.clone()));
+            run.execute(&mut connection).await.expect("the statement runs");
+        }
+        let planned =
+            sqlx::query_scalar("SELECT custom_plans FROM pg_prepared_statements WHERE name = 'measured'");
+        let planned: i64 = planned.fetch_one(&mut connection).await.expect("the server counts");
+        assert!(planned < CALLS, "{text}");
+    }
+    node.close().await;
 }
 
 /// A node that looks for work in vain has its claim planned for empty tables: then reading all of them costs nothing.
@@ -204,28 +229,29 @@ fn settle_values(node: &Node, ids: &[(String, String)]) -> Values {
 
 /// Runs a statement as a connection of the store would, and undoes it.
 async fn explain(node: &Node, mode: &str, text: &'static str, values: &Values) -> Plan {
-    let statement =
-        Statement::compile(text, Dialect::Postgres, &node.place.namespace()).expect("the text compiles");
     let mut connection = node.session().await;
-    let prepare = format!("BEGIN; PREPARE measured AS {}", statement.sql().as_str());
-    sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut connection).await.expect("it is prepared");
-    set(&mut connection, "plan_cache_mode", mode).await;
-    // As the store's sessions have it.
-    set(&mut connection, "random_page_cost", "1.1").await;
-    let values: Vec<&Option<String>> =
-        statement.binds().iter().map(|name| &values[name.to_string().as_str()]).collect();
-    let run = sqlx::query_scalar(
-        "SELECT 'EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE measured(' || string_agg(quote_nullable(v), ', ' ORDER BY place) || ')' \
-         FROM unnest($1::text[]) WITH ORDINALITY AS t (v, place)",
-    );
-    let run: String = run.bind(values).fetch_one(&mut connection).await.expect("the values are quoted");
-    let plan = sqlx::query_scalar(AssertSqlSafe(run)).persistent(false).fetch_one(&mut connection).await;
+    let planning = sqlx::query("SELECT set_config('plan_cache_mode', $1, false)").bind(mode);
+    planning.execute(&mut connection).await.expect("it is set");
+    let execute = prepare(&mut connection, node, text, values).await;
+    sqlx::raw_sql("BEGIN").execute(&mut connection).await.expect("a transaction begins");
+    let explain = AssertSqlSafe(format!("EXPLAIN (ANALYZE, FORMAT JSON) {execute}"));
+    let plan = sqlx::query_scalar(explain).persistent(false).fetch_one(&mut connection).await;
     Plan::of(&plan.expect("the statement runs"))
 }
 
-async fn set(connection: &mut PgConnection, name: &str, value: &str) {
-    let set = sqlx::query("SELECT set_config($1, $2, true)").bind(name).bind(value);
-    set.execute(connection).await.expect("it is set");
+/// Prepares a statement; the answer runs it with these values.
+async fn prepare(connection: &mut PgConnection, node: &Node, text: &'static str, values: &Values) -> String {
+    let namespace = node.place.namespace();
+    let statement = Statement::compile(text, Dialect::Postgres, &namespace).expect("the text compiles");
+    let prepare = AssertSqlSafe(format!("PREPARE measured AS {}", statement.sql().as_str()));
+    sqlx::raw_sql(prepare).execute(&mut *connection).await.expect("it is prepared");
+    let values: Vec<&Option<String>> =
+        statement.binds().iter().map(|name| &values[name.to_string().as_str()]).collect();
+    let execute = sqlx::query_scalar(
+        "SELECT 'EXECUTE measured(' || string_agg(quote_nullable(value), ', ' ORDER BY place) || ')'
+        FROM unnest($1::text[]) WITH ORDINALITY AS t (value, place)",
+    );
+    execute.bind(values).fetch_one(connection).await.expect("the values are quoted")
 }
 
 /// An array as PostgreSQL writes it.
