@@ -11,10 +11,12 @@ use serde::de::DeserializeOwned;
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteRow};
 use sqlx::{
-    Arguments as _, Connection as _, Decode, Either, Executor as _, Row as _, SqlStr, Sqlite,
+    Arguments as _, Column as _, Connection as _, Decode, Either, Executor as _, Row as _, SqlStr, Sqlite,
     SqliteConnection, TypeInfo as _, ValueRef as _,
 };
 use uuid::Uuid;
+
+use crate::packed::{PackedRow, unpack};
 
 /// The tables that scripts hand their steps' results on in.
 pub(crate) const SCRATCH_TABLES: &str = include_str!("../queries/connect/tables.sql");
@@ -96,8 +98,15 @@ impl Connection for Link<'_> {
         statement: &Statement,
         values: &[Value<'_>],
     ) -> Result<Vec<Box<dyn Row>>, sqlx::Error> {
-        let rows = query(statement, values)?.fetch_all(self.connection()).await?;
-        Ok(rows.into_iter().map(|row| Box::new(Cells(row)) as Box<dyn Row>).collect())
+        let answer = self.connection().fetch_all(query(statement, values)?).await?;
+        let mut rows: Vec<Box<dyn Row>> = Vec::with_capacity(answer.len());
+        for row in answer {
+            match packed(&row)? {
+                Some(unpacked) => rows.extend(unpacked.into_iter().map(|row| Box::new(row) as Box<dyn Row>)),
+                None => rows.push(Box::new(Cells(row))),
+            }
+        }
+        Ok(rows)
     }
 
     async fn execute(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<u64, sqlx::Error> {
@@ -148,6 +157,17 @@ fn bind(arguments: &mut SqliteArguments, value: &Value<'_>) -> Result<(), sqlx::
         Value::Time(time) => arguments.add(time.map(Timestamp::as_millis)),
         Value::Json(json) => arguments.add(json.clone()),
         _ => Err("SQLite has no arrays; a text binds them as JSON".into()),
+    }
+}
+
+/// The rows in a row of [`packed`](crate::packed) ones.
+fn packed(row: &SqliteRow) -> Result<Option<Vec<PackedRow>>, sqlx::Error> {
+    match row.columns() {
+        [names, rows] if names.name() == "names" && rows.name() == "rows" => {
+            let rows = unpack(row.try_get(0)?, row.try_get(1)?);
+            rows.map(Some).map_err(|error| sqlx::Error::Decode(error.into()))
+        }
+        _ => Ok(None),
     }
 }
 

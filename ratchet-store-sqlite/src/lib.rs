@@ -12,13 +12,14 @@
 //! `docs/stores/sqlite.md` explains the tables, the claim and the settings. Here is what is SQLite's own:
 //!
 //! - `queries/<area>/<name>.sql`: every operation as a script, written for the schema `ratchet`;
-//! - `driver`: connections, values and cells;
+//! - `driver`: connections, values and cells; `packed`: many rows in one cell;
 //! - `open`: opening a file, and making its tables;
 //! - `enlist`: storing jobs inside a transaction of yours.
 
 mod driver;
 mod enlist;
 mod open;
+mod packed;
 
 pub use enlist::InSqlite;
 pub use open::{Durability, SqliteOptions};

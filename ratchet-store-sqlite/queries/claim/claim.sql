@@ -1,5 +1,5 @@
 -- Takes the best due jobs of some queues. docs/stores/sqlite.md explains each step; the heads of the queues are read by
--- the trigger in connect/choose_best.sql. There is one writer, so nobody else can hold a job.
+-- the trigger in connect/choose_best.sql. There is one writer, so nobody else can hold a job, and none is missed.
 DELETE FROM temp.wanted_queue;
 
 DELETE FROM temp.chosen;
@@ -20,10 +20,13 @@ FROM temp.chosen c
 WHERE q.job_id = c.job_id;
 
 SELECT
-    c.place, q.job_id, q.version, q.queue, q.job_type, q.priority, q.scheduled_time, q.picked_at, q.attempts,
-    q.crash_count, q.max_retries, q.timeout_ms, q.business_key, q.edge_count, q.cancel_requested, q.expires_at, c.now,
-    NULL AS missed
+    'job_id version queue job_type priority scheduled_time picked_at attempts crash_count max_retries timeout_ms
+     business_key edge_count cancel_requested expires_at now' AS names,
+    json_group_array(json_array(
+        hex(q.job_id), q.version, q.queue, q.job_type, q.priority, q.scheduled_time, q.picked_at, q.attempts,
+        q.crash_count, q.max_retries, q.timeout_ms, q.business_key, q.edge_count, q.cancel_requested, q.expires_at,
+        c.now
+    )) AS rows
 FROM temp.chosen c CROSS JOIN ratchet.scheduler_job_queue q ON q.job_id = c.job_id
 UNION ALL
-SELECT 9223372036854775807, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0
-ORDER BY 1
+SELECT 'missed', '[[0]]'

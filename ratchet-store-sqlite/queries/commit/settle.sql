@@ -84,4 +84,9 @@ WHERE (business_key, owner_job_id) IN (
 
 DELETE FROM ratchet.scheduler_resource_permit WHERE job_id IN (SELECT o.job_id FROM temp.outcome o);
 
-SELECT o.job_id, CASE WHEN o.ended_as IS NULL THEN o.next_due END AS next_due FROM temp.outcome o
+SELECT
+    'job_id next_due' AS names,
+    json_group_array(json_array(
+        hex(o.job_id), CASE WHEN o.ended_as IS NULL THEN o.next_due END
+    )) AS rows
+FROM temp.outcome o

@@ -102,4 +102,9 @@ FROM jsonb_each(:[tag_jobs, tags]) t
 WHERE unhex(t.value ->> 0) IN (SELECT g.job_id FROM temp.given_job g WHERE g.stored)
 ON CONFLICT DO NOTHING;
 
-SELECT g.job_id, g.stored, g.in_ledger, g.has_key FROM temp.given_job g ORDER BY g.place
+SELECT
+    'job_id stored in_ledger has_key' AS names,
+    json_group_array(json_array(
+        hex(g.job_id), g.stored, g.in_ledger, g.has_key
+    )) AS rows
+FROM temp.given_job g

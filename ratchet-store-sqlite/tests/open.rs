@@ -1,0 +1,107 @@
+//! Opening files, good and bad.
+
+mod common;
+
+use std::path::Path;
+
+use common::{count, job};
+use ratchet_api::store::JobBulkStore as _;
+use ratchet_api::{Inserted, StoreErrorKind, Submission};
+use ratchet_store_sqlite::{Namespace, SqliteOptions, SqliteStore};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions as _, Connection as _};
+use tempfile::TempDir;
+
+fn place() -> (TempDir, std::path::PathBuf) {
+    let dir = TempDir::new().expect("there is room for files");
+    let file = dir.path().join("jobs.db");
+    (dir, file)
+}
+
+async fn refusal(path: impl AsRef<Path>) -> (StoreErrorKind, String) {
+    let error = SqliteStore::open(path).await.expect_err("it cannot be opened");
+    (error.kind(), error.to_string())
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_there_is_made_with_its_tables_and_opened_again_as_it_is() {
+    let (_dir, file) = place();
+    for jobs in 1..=2 {
+        let store = SqliteStore::open(&file).await.expect("it opens");
+        assert_eq!(store.insert(&[Submission::single(job())]).await.expect("it is stored"), [Inserted::New]);
+        assert_eq!(count(&store).await, jobs);
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_does_not_exist_is_named() {
+    let (dir, _) = place();
+    let (kind, text) = refusal(dir.path().join("nowhere").join("jobs.db")).await;
+    assert_eq!(kind, StoreErrorKind::Invalid);
+    assert!(text.contains("is in a directory that does not exist; make it first"), "{text}");
+}
+
+#[tokio::test]
+async fn a_directory_is_no_file() {
+    let (dir, _) = place();
+    let (kind, text) = refusal(dir.path()).await;
+    assert_eq!(kind, StoreErrorKind::Invalid);
+    assert!(text.contains("is a directory"), "{text}");
+}
+
+#[tokio::test]
+async fn a_file_of_something_else_is_left_alone() {
+    let (_dir, file) = place();
+    let text = "Dear diary, ".repeat(100);
+    std::fs::write(&file, &text).expect("it is written");
+    let (kind, message) = refusal(&file).await;
+    assert_eq!(kind, StoreErrorKind::Invalid);
+    assert!(message.contains("is not a database of SQLite"), "{message}");
+    assert_eq!(std::fs::read_to_string(&file).expect("it is there"), text);
+}
+
+#[tokio::test]
+async fn a_file_of_a_newer_version_is_left_alone() {
+    let (_dir, file) = place();
+    SqliteStore::open(&file).await.expect("it opens").close().await;
+    let mut connection = SqliteConnectOptions::new().filename(&file).connect().await.expect("it opens");
+    let newer = "INSERT INTO ratchet_schema_version VALUES ('999', 0, 'from the future', 'x')";
+    sqlx::query(newer).execute(&mut connection).await.expect("it is written");
+    connection.close().await.expect("it closes");
+    let (kind, text) = refusal(&file).await;
+    assert_eq!(kind, StoreErrorKind::NotMigrated);
+    assert!(text.contains("has version 999, this program knows 001 at most"), "{text}");
+}
+
+#[tokio::test]
+async fn memory_is_not_a_file() {
+    let (kind, text) = refusal(":memory:").await;
+    assert_eq!(kind, StoreErrorKind::Invalid);
+    assert!(text.contains("ratchet-store-memory"), "{text}");
+}
+
+#[tokio::test]
+async fn a_schema_is_not_a_prefix() {
+    let (_dir, file) = place();
+    let mut options = SqliteOptions::default();
+    options.namespace = Namespace::schema("billing").expect("a name");
+    let error = SqliteStore::open_with(&file, options).await.expect_err("it cannot be opened");
+    assert_eq!(error.kind(), StoreErrorKind::Invalid);
+    assert!(!file.exists());
+}
+
+#[tokio::test]
+async fn two_prefixes_share_a_file_and_see_nothing_of_each_other() {
+    let (_dir, file) = place();
+    let open = async |prefix| {
+        let mut options = SqliteOptions::default();
+        options.namespace = Namespace::prefix(prefix).expect("a name");
+        SqliteStore::open_with(&file, options).await.expect("it opens")
+    };
+    let (one, two) = (open("one_").await, open("two_").await);
+    assert_eq!(one.insert(&[Submission::single(job())]).await.expect("it is stored"), [Inserted::New]);
+    assert_eq!((count(&one).await, count(&two).await), (1, 0));
+    common::drain(&two, 0).await;
+    common::drain(&one, 1).await;
+}
