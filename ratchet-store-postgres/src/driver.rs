@@ -218,9 +218,9 @@ impl Row for PgCells {
             return Ok(None);
         }
         Ok(Some(match raw.type_info().name() {
-            "INT2" => i16::decode(raw)?.into(),
-            "INT4" => i32::decode(raw)?.into(),
-            "INT8" => i64::decode(raw)?,
+            "INT2" => <i16 as Decode<Postgres>>::decode(raw)?.into(),
+            "INT4" => <i32 as Decode<Postgres>>::decode(raw)?.into(),
+            "INT8" => <i64 as Decode<Postgres>>::decode(raw)?,
             other => return Err(format!("{other} is no whole number").into()),
         }))
     }
