@@ -15,7 +15,7 @@ type Rule = (Regex, &'static str);
 pub(super) fn redact(text: &str, emails: bool) -> String {
     let mut text = apply(&PRIVATE_KEYS, text.to_owned());
     text = url::strip_user_info(&text);
-    text = apply(&ORACLE, text);
+    text = apply(&LOOSE_USER_INFO, text);
     text = apply(&HEADERS, text);
     text = apply(&PARAMETERS, text);
     text = strip_pairs(&text);
@@ -59,9 +59,18 @@ static PRIVATE_KEYS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     ])
 });
 
-/// The one JDBC URL without slashes before its user-info.
-static ORACLE: LazyLock<Vec<Rule>> =
-    LazyLock::new(|| rules([(r#"(?i)(jdbc:oracle:[a-z0-9]+:)[^\s"']+@"#, "${1}[REDACTED]@")]));
+/// User-info without `://` before it.
+static LOOSE_USER_INFO: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+    rules([
+        (r#"(?i)(jdbc:oracle:[a-z0-9]+:)[^\s"']+@"#, "${1}[REDACTED]@"),
+        (r#"[^\s:/@"'(]+:[^\s"']+@((?:tcp|unix)\()"#, "[REDACTED]@${1}"),
+        // Only before a port or a path: what else has `:` and `@` is hardly a login.
+        (
+            r#"[A-Za-z0-9._-]+:[^\s@"'/\[]{3,}@([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*(?::[0-9]|/))"#,
+            "[REDACTED]@${1}",
+        ),
+    ])
+});
 
 static HEADERS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     rules([
@@ -87,24 +96,34 @@ static HEADERS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     ])
 });
 
+/// Keys in the sense of locks, not of maps.
+const LOCK_KEY: &str = r"(?: api | app | access | account | auth | client | encryption | hmac | master | private
+    | server | session | shared (?:[_-]?access)? | signing | ssh | storage ) [_-]? key";
+
 /// Names that carry a credential in a URL or a connection string, where even a user name is one.
-const PARAMETER: &str = r"(?: user | user[_\ ]?(?:name|id) | uid
-    | pass | (?:[a-z]{1,20}[_-]?)?passw(?:or)?d | pwd | sslkey
-    | (?:[a-z]{1,20}[_-]?){0,2}token | (?:[a-z]{1,20}[_-]?)?secret | auth | credentials? | sig | signature
-    | (?:[a-z]{1,20}[_-]?)?key | sharedaccess(?:key|signature)
-    | x-(?:amz|goog)-(?:signature|credential|security-token) )";
+static PARAMETER: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        r"(?: user | user[_\ ]?(?:name|id) | uid
+        | pass | (?:[a-z]{{1,20}}[_-]?)?passw(?:or)?d | pwd | sslkey
+        | (?:[a-z]{{1,20}}[_-]?){{0,2}}token | (?:[a-z]{{1,20}}[_-]?)?secret | auth | credentials? | sig | signature
+        | key | {LOCK_KEY} | sharedaccesssignature
+        | x-(?:amz|goog)-(?:signature|credential|security-token) )"
+    )
+});
 
 static PARAMETERS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     rules([
-        (&format!(r#"(?xi) ( [?&] {PARAMETER} = ) {BARE_IN_QUERY}"#), "${1}[REDACTED]"),
+        (&format!(r#"(?xi) ( [?&] {} = ) {BARE_IN_QUERY}"#, *PARAMETER), "${1}[REDACTED]"),
         (
             &format!(
-                r#"(?xi) ( ; [\ \t]* {PARAMETER} [\ \t]* = [\ \t]* )
-                         (?: "[^"\n]*" | '[^'\n]*' | \{{[^}}\n]*\}} | [^;\n]* )"#
+                r#"(?xi) ( ; [\ \t]* {} [\ \t]* = [\ \t]* )
+                         (?: "[^"\n]*" | '[^'\n]*' | \{{[^}}\n]*\}} | [^;\n]* )"#,
+                *PARAMETER
             ),
             "${1}[REDACTED]",
         ),
         (r"(?i)((?-u:\b)user[ ]id[ \t]*=[ \t]*)[^;\n]*", "${1}[REDACTED]"),
+        (r#"((?-u:\s)(?:-u|--user)[ \t=]+)[^\s:"']+:\S+"#, "${1}[REDACTED]"),
         // The first pair of a connection string: its value may hold spaces, the next pair tells.
         (
             r#"(?xi) ( (?-u:\b) (?: password | pwd ) [\ \t]* = [\ \t]* ) [^;"'\n]*
@@ -118,35 +137,49 @@ static PARAMETERS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
 const BARE_IN_QUERY: &str = r#"(?: [^&\s"] | "[^\s,}\]):"] )*"#;
 
 /// Names whose value is a secret wherever they stand.
-const KEY: &str = r"[A-Za-z0-9_.-]* (?:
-      passw(?:or)?d[A-Za-z0-9_-]* | passwort | passphrase | pwd[0-9]* | [_-]pass
-    | secret (?: s | [_-][A-Za-z0-9_-]* | (?:access)?key | value )?
-    | token (?: [_-]? (?: value | secret | key | id ) )?
-    | (?: api | access | private | signing | encryption | master | account ) [_-]? key
-    | credentials? | connection[_-]?string | [_-]auth
-    | x-(?:amz|goog)-(?:signature|credential|security-token) )";
+static KEY: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        r"[A-Za-z0-9_.-]* (?:
+          passw(?:or)?d[A-Za-z0-9_-]* | passwort | passphrase | pwd[0-9]* | [_-]pass
+        | secret (?: s | [_-][A-Za-z0-9_-]* | (?:access)?key | value )?
+        | token (?: [_-]? (?: value | secret | key | id ) )?
+        | {LOCK_KEY} | credentials? | connection[_-]?string | [_-]auth
+        | x-(?:amz|goog)-(?:signature|credential|security-token) )"
+    )
+});
 
-/// The `None` and `null` of a secret are no secret, but they end the value like a number does.
+/// A number ends where the next member begins, unlike other bare values.
 static JSON_SCALAR: LazyLock<Regex> = LazyLock::new(|| {
     regex(&format!(
-        r#"(?xi) ( {KEY} \\*["'] [\ \t]* : [\ \t]* ) (?: null | true | false | -?[0-9.]+ ) ( \s*[,}}\]] )"#
+        r#"(?xi) ( {} \\*["'] [\ \t]* : [\ \t]* ) (?: null | true | false | -?[0-9.]+ ) ( \s*[,}}\]] )"#,
+        *KEY
     ))
 });
 
+/// What may stand between a key and its value: `=`, `:`, `=>`; `("key", "value")`; `--key value`; `<key>value`.
 static PAIR: LazyLock<Regex> = LazyLock::new(|| {
+    let key = &*KEY;
     regex(&format!(
         r#"(?xis)
-        (?P<key> (?: {KEY} (?:\\*["'])? [\ \t]* (?: => | =+:* | : ) | (?-u:\b) pass [\ \t]* = ) [\ \t]*
-            (?: [A-Z_][A-Z0-9_]* \( ){{0,2}} )
+        (?P<key>
+            (?: {key} (?:\\*["'])? [\ \t]* (?: => | =+:* | : )
+              | (?-u:\b) pass [\ \t]* =
+              | \( \\*["'] (?: {key} | [a-z-]*authorization ) \\*["'] [\ \t]* ,
+              | -- {key} [\ \t]
+            ) [\ \t]*
+            (?: [A-Z_][A-Z0-9_]* \( \s* ){{0,2}} )
         (?:
             (?P<redacted> \[REDACTED\] )
           | (?P<escaped> \\+"[^"]*" )
           | (?P<quoted> "(?: [^"\\] | \\. | "" )*" )
           | '(?: [^'\\] | \\. | '' )*' | `[^`\n]*` | ["'`][^\n]*
-          | (?P<bare> [^\s:"'`] (?: [^\s"] | "[^\s,}}\]):"] )* )
+          | (?P<bare> (?: [\[{{][^\]}}\n]* )? [^\s:"'`] (?: [^\s"] | "[^\s,}}\]):"] )* )
         )"#
     ))
 });
+
+static ELEMENT: LazyLock<Regex> =
+    LazyLock::new(|| regex(&format!(r"(?xi) ( < {} (?:\s[^>]*)? > ) [^<]+", *KEY)));
 
 /// `CREATE USER app PASSWORD 'hunter2'`, or a message that quotes one.
 static QUOTED_AFTER_WORD: LazyLock<Regex> = LazyLock::new(|| {
@@ -169,20 +202,25 @@ fn strip_pairs(text: &str) -> String {
             _ => format!("{key}{REDACTED}"),
         }
     });
+    let text = ELEMENT.replace_all(&text, "${1}[REDACTED]");
     QUOTED_AFTER_WORD.replace_all(&text, "${1}[REDACTED]").into_owned()
 }
 
-/// What closes a list or a sentence behind a value is not part of it; the bracket of our own mark is.
+/// What closes a list or a sentence behind a value is not part of it, but a bracket that the value opened is.
 fn strip_bare(key: &str, value: &str) -> String {
     let mut secret = value.trim_end_matches([',', ';', '.', ')', ']', '}', '>', '"', '\'', '\\']);
-    if secret.ends_with("[REDACTED") && value[secret.len()..].starts_with(']') {
+    let own_bracket = match value[secret.len()..].chars().next() {
+        Some(']') => value.starts_with('[') || secret.ends_with("[REDACTED"),
+        Some('}') => value.starts_with('{'),
+        _ => false,
+    };
+    if own_bracket {
         secret = &value[..=secret.len()];
     }
-    if secret.is_empty() {
-        format!("{key}{value}")
-    } else {
-        format!("{key}{REDACTED}{}", &value[secret.len()..])
+    if matches!(secret, "" | "{" | "[" | "(") {
+        return format!("{key}{value}");
     }
+    format!("{key}{REDACTED}{}", &value[secret.len()..])
 }
 
 static TOKENS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
@@ -202,6 +240,14 @@ static TOKENS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
               | hv[bsr]\.[A-Za-z0-9_-]{16,}
               | do[opr]_v1_[a-f0-9]{32,} | shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{16,}
             )",
+            REDACTED,
+        ),
+        // Addresses that are a secret.
+        (r#"(?i)(hooks\.slack\.com/[a-z]+/|discord(?:app)?\.com/api/webhooks/)[^\s"'<>]+"#, "${1}[REDACTED]"),
+        (r"(/bot)[0-9]{6,}:[A-Za-z0-9_-]{16,}", "${1}[REDACTED]"),
+        // Hashes of passwords.
+        (
+            r"\$2[abxy]\$[0-9]{2}\$[./A-Za-z0-9]{22,}|\$(?:argon2|scrypt|pbkdf2)[a-z0-9-]*\$[A-Za-z0-9$=,.+/-]+",
             REDACTED,
         ),
         (r"(?-u:\b)(?:AKIA|ASIA|ABIA|ACCA|AROA|AIDA|AGPA|ANPA|AIPA)[A-Z0-9]{12,}", REDACTED),

@@ -72,6 +72,13 @@ fn credentials_in_urls_go_and_host_port_and_path_stay() {
         ("https://proxy/?to=redis://u:p@h", "https://proxy/?to=redis://[REDACTED]@h"),
         ("jdbc:oracle:thin:scott/tiger@//h:1521/x", "jdbc:oracle:thin:[REDACTED]@//h:1521/x"),
         ("jdbc:oracle:oci:scott/ti@ger@h", "jdbc:oracle:oci:[REDACTED]@h"),
+        ("app:p@ss@tcp(127.0.0.1:3306)/x", "[REDACTED]@tcp(127.0.0.1:3306)/x"),
+        ("no route to app:s3cret@db.internal:5432", "no route to [REDACTED]@db.internal:5432"),
+        ("https://hooks.slack.com/services/T0/B0/XyZ", "https://hooks.slack.com/services/[REDACTED]"),
+        (
+            "https://api.telegram.org/bot123456:ABCdefGHIjklMNOpqr/x",
+            "https://api.telegram.org/bot[REDACTED]/x",
+        ),
     ]);
 }
 
@@ -141,6 +148,18 @@ fn values_of_secret_keys_go_in_every_notation() {
         ("ALTER USER app PASSWORD 'a b'", "ALTER USER app PASSWORD [REDACTED]"),
         ("CREATE USER a IDENTIFIED BY 'a b';", "CREATE USER a IDENTIFIED BY [REDACTED];"),
         ("token=a&password=b", "token=[REDACTED]"),
+        (
+            "Config {\n    password: Some(\n        \"a b\",\n    ),\n}",
+            "Config {\n    password: Some(\n        \"[REDACTED]\",\n    ),\n}",
+        ),
+        ("secret: [104, 117, 110], n: 1", "secret: [REDACTED], n: 1"),
+        ("secret=[ab]cdefghij", "secret=[REDACTED]"),
+        (r#"{"credentials":{"user":"u","pin":"1"}}"#, r#"{"credentials":[REDACTED]}"#),
+        ("credentials: {\n  password: x\n}", "credentials: {\n  password: [REDACTED]\n}"),
+        (r#"[("x-api-key", "k-1"), ("n", "1")]"#, r#"[("x-api-key", "[REDACTED]"), ("n", "1")]"#),
+        ("psql --password hunter2 --port 1", "psql --password [REDACTED] --port 1"),
+        ("curl -u bob:hunter2 http://h", "curl -u [REDACTED] http://h"),
+        ("<password>hunter2</password><n>1</n>", "<password>[REDACTED]</password><n>1</n>"),
     ]);
 }
 
@@ -155,6 +174,8 @@ fn tokens_and_keys_that_are_known_by_their_looks_go() {
         (&PEM.replace('\n', "\\n").replace("PRIVATE", "RSA PRIVATE"), "[REDACTED]"),
     ]);
     for token in [
+        "$2b$12$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW",
+        "$argon2id$v=19$m=65536,t=3,p=4$c29tZXNhbHQ$aGFzaA",
         "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
         "github_pat_11ABCDEFG0_abcdefghijklmnop",
         "glpat-ABCDEFGHIJ1234567890",
@@ -241,6 +262,10 @@ fn harmless_text_stays() {
         "naïve café ☕ 日本語\n\tat line two",
         "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
         "UNIQUE constraint failed: users.email",
+        "primary_key=42, idempotency_key=abc, https://h/x?sort_key=a&business_key=pay-42",
+        "missing field `password`: line 3, unknown fields [\"password\", \"name\"]",
+        "exit status 1: cargo -u x",
+        "at 10:30 in room 12:b@c",
     ];
     for text in harmless {
         assert_eq!(stored(text), text);
@@ -329,6 +354,7 @@ fn leaks() -> impl Strategy<Value = (String, String)> {
         around("[A-Za-z0-9._~+/-]{12,40}", |s| format!("{{\"Authorization\":\"Bearer {s}\"}}")),
         around(password, |s| format!("DB_PASSWORD={s}")),
         around(password, |s| format!("api_key: {s}")),
+        around(password, |s| format!("psql --password {s} -h db")),
         around("[ -~]{8,30}", |s| format!("{{\"clientSecret\": {}, \"n\": 1}}", serde_json::json!(s))),
         around("[ -~]{8,30}", |s| format!("Config {{ secret: {s:?}, n: 1 }}")),
         around("[ -~]{8,30}", |s| format!("passwd => '{}'", s.replace('\\', "").replace('\'', "''"))),
