@@ -209,13 +209,14 @@ fn strip_pairs(text: &str) -> String {
 /// What closes a list or a sentence behind a value is not part of it, but a bracket that the value opened is.
 fn strip_bare(key: &str, value: &str) -> String {
     let mut secret = value.trim_end_matches([',', ';', '.', ')', ']', '}', '>', '"', '\'', '\\']);
-    let own_bracket = match value[secret.len()..].chars().next() {
-        Some(']') => value.starts_with('[') || secret.ends_with("[REDACTED"),
-        Some('}') => value.starts_with('{'),
-        _ => false,
+    let closers = &value[secret.len()..];
+    let own = match value.chars().next() {
+        Some('[') => closers.find(']'),
+        Some('{') => closers.find('}'),
+        _ => closers.find(']').filter(|_| secret.ends_with("[REDACTED")),
     };
-    if own_bracket {
-        secret = &value[..=secret.len()];
+    if let Some(bracket) = own {
+        secret = &value[..=secret.len() + bracket];
     }
     if matches!(secret, "" | "{" | "[" | "(") {
         return format!("{key}{value}");

@@ -456,7 +456,7 @@ proptest! {
     }
 
     #[test]
-    fn sanitizing_twice_changes_nothing_more(text in jumble(), copies in 1usize..60) {
+    fn sanitizing_twice_changes_nothing_more(text in jumble(), copies in prop_oneof![9 => 1usize..4, 1 => 60usize..100]) {
         let once = stored(&text.repeat(copies));
         prop_assert_eq!(stored(&once), once);
     }
