@@ -10,8 +10,8 @@ const MARK: (&str, &str) = ("ratchet.direct", "on");
 const IS_MARKED: &str = "SELECT coalesce(current_setting('ratchet.direct', true), '') = 'on'";
 
 const POOLED: &str = "a pooler may stand before the server; say which kind in the option `pooler`";
-/// SQLSTATE of what a pooler says to a startup parameter that it does not know.
-const PROTOCOL_VIOLATION: &str = "08P01";
+/// SQLSTATEs of what poolers say to a startup parameter that they do not know: a violation, or not supported.
+const REFUSALS: [&str; 2] = ["08P01", "0A000"];
 
 /// How a transaction begins that has no session to set things in: in one message.
 pub(crate) const BEGIN: &str = "\
@@ -42,7 +42,7 @@ pub(crate) fn marked(server: PgConnectOptions) -> PgConnectOptions {
 /// Adds advice to an error that may come from a pooler.
 pub(crate) fn suspect_pooler(error: sqlx::Error) -> sqlx::Error {
     let code = error.as_database_error().and_then(|error| error.code());
-    if code.as_deref() == Some(PROTOCOL_VIOLATION) {
+    if code.is_some_and(|code| REFUSALS.contains(&code.as_ref())) {
         return sqlx::Error::Configuration(format!("{POOLED} ({error})").into());
     }
     error
