@@ -28,11 +28,11 @@ impl Enlist<InPostgres> for PgConnection {
 /// The jobs exist once the transaction is committed, and never if it is rolled back.
 ///
 /// ```no_run
-/// use ratchet_api::store::JobStore;
 /// use ratchet_api::{Enlist as _, Submission};
+/// use ratchet_store_postgres::PostgresStore;
 /// use sqlx::{Connection as _, PgConnection};
 ///
-/// async fn place_order(db: &mut PgConnection, jobs: &dyn JobStore, receipt: Submission) -> Result<(), Box<dyn std::error::Error>> {
+/// async fn place_order(db: &mut PgConnection, jobs: &PostgresStore, receipt: Submission) -> Result<(), Box<dyn std::error::Error>> {
 ///     let mut tx = db.begin().await?;
 ///     sqlx::query("INSERT INTO orders DEFAULT VALUES").execute(&mut *tx).await?;
 ///     tx.insert_in(jobs, &[receipt]).await?;
