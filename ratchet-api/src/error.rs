@@ -127,6 +127,9 @@ pub enum SubmitError {
         /// The target.
         target: String,
     },
+    /// An argument or a param has no JSON form.
+    #[error("{0}")]
+    Argument(String),
     /// The store is in trouble.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -36,6 +36,8 @@ pub enum RetryAdvice {
     Never(String),
     /// Not before this has passed.
     After(Duration),
+    /// No failure at all: the job asks to be run again after this, and no attempt is consumed.
+    Snooze(Duration),
 }
 
 impl RetryAdvice {
@@ -82,6 +84,21 @@ impl JobFailure {
         self
     }
 
+    /// Not a failure: run the job again after `delay`, with nothing consumed.
+    #[must_use]
+    pub fn snooze(delay: Duration) -> Self {
+        let mut snooze = Self::new("Snooze", "the job asked to be run again later");
+        snooze.advice = RetryAdvice::Snooze(delay);
+        snooze
+    }
+
+    /// The same failure with this advice.
+    #[must_use]
+    pub fn with_advice(mut self, advice: RetryAdvice) -> Self {
+        self.advice = advice;
+        self
+    }
+
     /// The kind of error.
     pub fn class(&self) -> &str {
         &self.class
@@ -104,6 +121,13 @@ impl JobFailure {
 }
 
 /// `core::num::ParseIntError` becomes `ParseIntError`; generic arguments go.
+/// So that `?` works in a body that returns [`JobFailure`].
+impl<E: Error + 'static> From<E> for JobFailure {
+    fn from(error: E) -> Self {
+        Self::from_error(&error)
+    }
+}
+
 fn short_type_name(full: &'static str) -> &'static str {
     let path = full.split('<').next().unwrap_or(full);
     path.rsplit("::").next().unwrap_or(path)

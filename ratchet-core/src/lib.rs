@@ -1,6 +1,44 @@
 //! The engine of Ratchet: it takes jobs from a store, runs them, and records what became of them.
 //!
 //! It knows [`ratchet_api`] only, and never names a database.
+//!
+//! - [`Ratchet::builder`] sets up a node, [`Scheduler`] is one that runs, [`Ratchet::client`] only submits;
+//! - [`Enqueue`] describes a job, [`JobHandle`] is one that was submitted;
+//! - [`JobContext`] is what a body knows; [`JobError`] and [`JobFailure`] are how it fails;
+//! - [`Method`] registers a body without a macro;
+//! - [`defaults`]: what stands at each plug point until you put something else there.
 
 pub mod defaults;
-pub mod poller;
+
+mod call;
+mod cluster;
+mod coalesce;
+mod context;
+mod coordinator;
+mod drain;
+mod engine;
+mod events;
+mod failure;
+mod handle;
+mod journal;
+mod outcome;
+mod poller;
+mod registry;
+mod scheduler;
+mod task;
+
+#[doc(hidden)]
+pub use failure::__private;
+
+pub use call::{Call, CallError, JobDefaults};
+pub use context::{JobCause, JobContext};
+pub use drain::Readiness;
+pub use failure::{IntoFailure, JobError};
+pub use handle::{JobHandle, ResultError};
+pub use poller::{AdaptivePolling, PollingMode};
+pub use ratchet_api::{
+    Backoff, InvalidName, JobFailure, JobId, JobPriority, JobStatus, RetryAdvice, Timestamp,
+};
+pub use ratchet_macros::{JobError, job, jobs};
+pub use registry::{Arguments, BodyFuture, BodyResult, Method, RegisteredTwice, Registry};
+pub use scheduler::{Client, Enqueue, JobFunction, JobTarget, Ratchet, Scheduler, SchedulerBuilder, StartError};

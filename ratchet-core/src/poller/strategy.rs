@@ -32,7 +32,7 @@ const FULL_RUN_FLOOR: Duration = Duration::from_millis(50);
 /// ```
 /// use ratchet_api::options::PollingOptions;
 /// use ratchet_api::spi::{PollSignal, PollingStrategy};
-/// use ratchet_core::poller::AdaptivePolling;
+/// use ratchet_core::AdaptivePolling;
 /// use std::time::{Duration, Instant};
 ///
 /// let start = Instant::now();

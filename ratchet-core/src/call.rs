@@ -1,0 +1,172 @@
+//! Calls that are not made yet.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use ratchet_api::{Backoff, InvalidName, JobPayload, JobPriority, JsonText};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+/// A call of a job's method: what is stored, and what a node makes of it later.
+///
+/// `#[jobs]` makes a function for each of your methods that returns one. By hand:
+///
+/// ```
+/// use ratchet_core::Call;
+///
+/// let call: Call<u64> = Call::new("billing.Payments", "charge").arg(&42).arg(&"EUR");
+/// assert_eq!(call.payload()?.text().as_str(), r#"{"target":"billing.Payments","method":"charge","args":[42,"EUR"]}"#);
+/// # Ok::<_, ratchet_core::CallError>(())
+/// ```
+///
+/// `R` is what the method returns when it succeeds.
+pub struct Call<R> {
+    target: Cow<'static, str>,
+    method: Cow<'static, str>,
+    args: Result<Vec<Box<RawValue>>, BadArgument>,
+    defaults: JobDefaults,
+    result: PhantomData<fn() -> R>,
+}
+
+/// An argument without a JSON form: its place, from 1, and what serde says.
+type BadArgument = (usize, String);
+
+/// A call that cannot be stored.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The target or the method has a name that no store takes.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// An argument has no JSON form.
+    #[error("argument {place} of `{target}.{method}` has no JSON form: {problem}")]
+    Argument {
+        /// The target.
+        target: String,
+        /// The method.
+        method: String,
+        /// The place of the argument, from 1.
+        place: usize,
+        /// What serde says.
+        problem: String,
+    },
+}
+
+/// What holds for every job of a method unless it is told otherwise.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct JobDefaults {
+    /// The queue.
+    pub queue: Option<Cow<'static, str>>,
+    /// The priority.
+    pub priority: Option<JobPriority>,
+    /// Retries after the first attempt.
+    pub max_retries: Option<u32>,
+    /// How long to wait before a retry.
+    pub backoff: Option<Backoff>,
+    /// How long an attempt may take.
+    pub timeout: Option<Duration>,
+    /// The resource whose permits limit how many run at once in the cluster.
+    pub resource: Option<Cow<'static, str>>,
+    /// Words to find jobs by.
+    pub tags: Vec<Cow<'static, str>>,
+}
+
+impl<R> Call<R> {
+    /// A call without arguments.
+    pub fn new(target: impl Into<Cow<'static, str>>, method: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            target: target.into(),
+            method: method.into(),
+            args: Ok(Vec::new()),
+            defaults: JobDefaults::default(),
+            result: PhantomData,
+        }
+    }
+
+    /// Adds an argument. One without a JSON form makes the submission fail.
+    #[must_use]
+    pub fn arg<T: Serialize + ?Sized>(mut self, value: &T) -> Self {
+        if let Ok(args) = &mut self.args {
+            match serde_json::value::to_raw_value(value) {
+                Ok(arg) => args.push(arg),
+                Err(error) => self.args = Err((args.len() + 1, error.to_string())),
+            }
+        }
+        self
+    }
+
+    /// What holds unless the submission says otherwise.
+    #[must_use]
+    pub fn defaults(mut self, defaults: JobDefaults) -> Self {
+        self.defaults = defaults;
+        self
+    }
+
+    pub(crate) fn job_defaults(&self) -> &JobDefaults {
+        &self.defaults
+    }
+
+    /// What is stored.
+    ///
+    /// # Errors
+    /// A name that no store takes, or an argument without a JSON form.
+    pub fn payload(&self) -> Result<JobPayload, CallError> {
+        let args = self.args.as_ref().map_err(|problem| self.argument(problem))?;
+        let args = JsonText::of(args).map_err(|error| self.argument(&(0, error.to_string())))?;
+        Ok(JobPayload::new(&self.target, &self.method, &args)?)
+    }
+
+    fn argument(&self, (place, problem): &BadArgument) -> CallError {
+        let (target, method) = (self.target.to_string(), self.method.to_string());
+        CallError::Argument { target, method, place: *place, problem: problem.clone() }
+    }
+}
+
+impl<R> Clone for Call<R> {
+    fn clone(&self) -> Self {
+        Self {
+            target: self.target.clone(),
+            method: self.method.clone(),
+            args: self.args.clone(),
+            defaults: self.defaults.clone(),
+            result: PhantomData,
+        }
+    }
+}
+
+impl<R> fmt::Debug for Call<R> {
+    /// Without the arguments, which may be nobody's business.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("target", &self.target).field("method", &self.method).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn arguments_are_kept_in_order_as_a_json_array() {
+        let call: Call<()> = Call::new("a.B", "c").arg(&1).arg("x\"y").arg(&Option::<u8>::None);
+        assert_eq!(call.payload().unwrap().text().as_str(), r#"{"target":"a.B","method":"c","args":[1,"x\"y",null]}"#);
+        let none: Call<()> = Call::new("a.B", "c");
+        assert_eq!(none.payload().unwrap().text().as_str(), r#"{"target":"a.B","method":"c","args":[]}"#);
+    }
+
+    #[test]
+    fn an_argument_without_a_json_form_is_named() {
+        let call: Call<()> = Call::new("a.B", "c").arg(&1).arg(&HashMap::from([((1, 2), 3)])).arg(&4);
+        let error = call.payload().unwrap_err().to_string();
+        assert!(error.starts_with("argument 2 of `a.B.c` has no JSON form"), "{error}");
+    }
+
+    #[test]
+    fn a_name_that_no_store_takes_is_refused() {
+        assert!(matches!(Call::<()>::new("", "c").payload(), Err(CallError::Name(_))));
+    }
+}

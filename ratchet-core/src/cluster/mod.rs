@@ -1,0 +1,3 @@
+//! Being one of several nodes.
+
+pub(crate) mod heartbeat;

@@ -1,0 +1,205 @@
+//! Natural batching: what arrives while a call is under way forms the next call.
+//!
+//! There is no timer. A lonely item is sent at once and pays nothing; a flood shares round trips.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::future::BoxFuture;
+use ratchet_api::{StoreError, StoreErrorKind, StoreResult};
+use tokio::sync::oneshot;
+
+/// Sends many items with one call, and answers in the same number and order.
+pub(crate) type Send<I, O> =
+    Arc<dyn Fn(Vec<I>) -> BoxFuture<'static, StoreResult<Vec<O>>> + std::marker::Send + Sync>;
+
+/// Puts single items together.
+pub(crate) struct Coalescer<I, O> {
+    shared: Arc<Shared<I, O>>,
+}
+
+struct Shared<I, O> {
+    send: Send<I, O>,
+    /// The most items in one call.
+    most: usize,
+    /// The most calls at once.
+    lanes: usize,
+    state: Mutex<State<I, O>>,
+}
+
+struct State<I, O> {
+    waiting: Vec<(I, oneshot::Sender<StoreResult<O>>)>,
+    calls: usize,
+}
+
+impl<I, O> Clone for Coalescer<I, O> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<I, O> Coalescer<I, O>
+where
+    I: std::marker::Send + 'static,
+    O: std::marker::Send + 'static,
+{
+    /// Calls `send` with at most `most` items, and at most `lanes` times at once.
+    pub(crate) fn new(most: usize, lanes: usize, send: Send<I, O>) -> Self {
+        let state = Mutex::new(State { waiting: Vec::new(), calls: 0 });
+        Self { shared: Arc::new(Shared { send, most: most.max(1), lanes: lanes.max(1), state }) }
+    }
+
+    /// Sends one item together with whatever else there is.
+    ///
+    /// # Errors
+    /// An error of the call is an error for each of its items.
+    ///
+    /// # Cancellation safety
+    /// The item is sent also if nobody waits for the answer any more.
+    pub(crate) async fn send(&self, item: I) -> StoreResult<O> {
+        let (answer, answered) = oneshot::channel();
+        let starts = {
+            let mut state = self.shared.lock();
+            state.waiting.push((item, answer));
+            let starts = state.calls < self.shared.lanes;
+            state.calls += usize::from(starts);
+            starts
+        };
+        if starts {
+            // A task of its own, so that a caller who stops waiting does not stop the others' call.
+            tokio::spawn(Arc::clone(&self.shared).work());
+        }
+        answered.await.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+impl<I, O> Shared<I, O> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, State<I, O>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls until nothing waits.
+    async fn work(self: Arc<Self>) {
+        while let Some(batch) = self.next() {
+            let (items, answers): (Vec<I>, Vec<_>) = batch.into_iter().unzip();
+            deliver((self.send)(items).await, answers);
+        }
+    }
+
+    /// What goes next; if nothing does, this call is over.
+    fn next(&self) -> Option<Vec<(I, oneshot::Sender<StoreResult<O>>)>> {
+        let mut state = self.lock();
+        if state.waiting.is_empty() {
+            state.calls -= 1;
+            return None;
+        }
+        let rest = state.waiting.len().min(self.most);
+        Some(state.waiting.drain(..rest).collect())
+    }
+}
+
+fn deliver<O>(sent: StoreResult<Vec<O>>, answers: Vec<oneshot::Sender<StoreResult<O>>>) {
+    match sent {
+        Ok(outputs) => {
+            for (output, answer) in outputs.into_iter().zip(answers) {
+                // Nobody may wait any more.
+                let _ = answer.send(Ok(output));
+            }
+        }
+        Err(error) => {
+            let error = Arc::new(error);
+            for answer in answers {
+                let _ = answer.send(Err(copy(&error)));
+            }
+        }
+    }
+}
+
+/// The same trouble for one more item.
+fn copy(error: &Arc<StoreError>) -> StoreError {
+    StoreError::new(error.kind(), error.op(), error.to_string())
+}
+
+fn gone() -> StoreError {
+    StoreError::new(StoreErrorKind::Transient, "coalesce", "the call ended without an answer for this item")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    /// Doubles numbers, records the size of each call, and waits for a permit before it answers.
+    fn doubling(most: usize, lanes: usize) -> (Coalescer<u32, u32>, Arc<Mutex<Vec<usize>>>, Arc<Semaphore>) {
+        let (sizes, gate) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Semaphore::new(0)));
+        let (seen, permits) = (Arc::clone(&sizes), Arc::clone(&gate));
+        let send: Send<u32, u32> = Arc::new(move |items: Vec<u32>| {
+            let (seen, permits) = (Arc::clone(&seen), Arc::clone(&permits));
+            Box::pin(async move {
+                seen.lock().unwrap().push(items.len());
+                permits.acquire().await.unwrap().forget();
+                match items.contains(&13) {
+                    true => Err(StoreError::new(StoreErrorKind::Transient, "double", "unlucky")),
+                    false => Ok(items.into_iter().map(|item| item * 2).collect()),
+                }
+            })
+        });
+        (Coalescer::new(most, lanes, send), sizes, gate)
+    }
+
+    async fn all(coalescer: &Coalescer<u32, u32>, items: std::ops::Range<u32>) -> Vec<StoreResult<u32>> {
+        futures::future::join_all(items.map(|item| coalescer.send(item))).await
+    }
+
+    #[tokio::test]
+    async fn what_arrives_during_a_call_forms_the_next_one() {
+        let (coalescer, sizes, gate) = doubling(100, 1);
+        let first = tokio::spawn({
+            let coalescer = coalescer.clone();
+            async move { coalescer.send(1).await }
+        });
+        while sizes.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let rest = tokio::spawn(async move { all(&coalescer, 2..12).await });
+        tokio::task::yield_now().await;
+        gate.add_permits(2);
+        assert_eq!(first.await.unwrap().unwrap(), 2);
+        let rest: Vec<u32> = rest.await.unwrap().into_iter().map(Result::unwrap).collect();
+        assert_eq!(rest, (2..12).map(|item| item * 2).collect::<Vec<_>>());
+        assert_eq!(*sizes.lock().unwrap(), [1, 10]);
+    }
+
+    #[tokio::test]
+    async fn no_call_is_larger_than_allowed_and_no_more_are_under_way() {
+        let (coalescer, sizes, gate) = doubling(3, 2);
+        let answers = tokio::spawn(async move { all(&coalescer, 0..10).await });
+        while sizes.lock().unwrap().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        tokio::task::yield_now().await;
+        assert_eq!(sizes.lock().unwrap().len(), 2, "two calls wait, and no third begins");
+        gate.add_permits(10);
+        assert!(answers.await.unwrap().iter().all(Result::is_ok));
+        assert!(sizes.lock().unwrap().iter().all(|size| *size <= 3));
+    }
+
+    #[tokio::test]
+    async fn an_error_reaches_every_item_of_its_call_and_no_other() {
+        let (coalescer, _, gate) = doubling(100, 1);
+        gate.add_permits(2);
+        assert!(coalescer.send(13).await.unwrap_err().is_transient());
+        assert_eq!(coalescer.send(1).await.unwrap(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_item_is_sent_also_if_its_sender_stops_waiting() {
+        let (coalescer, sizes, gate) = doubling(100, 1);
+        assert!(tokio::time::timeout(Duration::from_millis(1), coalescer.send(1)).await.is_err());
+        gate.add_permits(2);
+        assert_eq!(coalescer.send(2).await.unwrap(), 4);
+        assert_eq!(sizes.lock().unwrap().iter().sum::<usize>(), 2);
+    }
+}

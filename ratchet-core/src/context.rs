@@ -1,0 +1,245 @@
+//! What a body knows about the job that it runs for.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use ratchet_api::{
+    Fence, Job, JobId, JobStatus, JobType, JsonText, LogLevel, NewLogLine, Owner, Progress, Submission,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::journal::Journal;
+
+tokio::task_local! {
+    static CURRENT: JobContext;
+}
+
+/// The job that a body runs for. Cloning it is cheap.
+#[derive(Clone)]
+pub struct JobContext(Arc<Inner>);
+
+struct Inner {
+    job: Arc<Job>,
+    node: Owner,
+    fence: Fence,
+    attempt: u32,
+    deadline: Option<Instant>,
+    cancelled: CancellationToken,
+    journal: Journal,
+    params: OnceLock<BTreeMap<String, Value>>,
+    cause: OnceLock<Option<JobCause>>,
+    submissions: Mutex<Vec<Submission>>,
+    lines: Mutex<Vec<NewLogLine>>,
+}
+
+/// Why a callback runs: the job that ended, and how.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct JobCause {
+    /// The job that ended.
+    pub job_id: JobId,
+    /// How.
+    pub status: JobStatus,
+    /// Its params.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub params: BTreeMap<String, Value>,
+    /// Its error, sanitized, if it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Its result, if it succeeded with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+}
+
+impl JobCause {
+    /// What is kept as the params of the callback.
+    pub(crate) fn of(job: &Job, status: JobStatus, error: Option<&str>, result: Option<&JsonText>) -> Self {
+        Self {
+            job_id: job.spec.id,
+            status,
+            params: params_of(job),
+            error: error.map(str::to_owned),
+            result: result.and_then(|result| result.decode().ok()),
+        }
+    }
+}
+
+/// What an attempt puts into a context.
+pub(crate) struct Opening {
+    pub(crate) job: Arc<Job>,
+    pub(crate) node: Owner,
+    pub(crate) attempt: u32,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) cancelled: CancellationToken,
+    pub(crate) journal: Journal,
+}
+
+impl JobContext {
+    pub(crate) fn open(opening: Opening) -> Self {
+        let Opening { job, node, attempt, timeout, cancelled, journal } = opening;
+        Self(Arc::new(Inner {
+            fence: job.fence,
+            job,
+            node,
+            attempt,
+            deadline: timeout.map(|timeout| Instant::now() + timeout),
+            cancelled,
+            journal,
+            params: OnceLock::new(),
+            cause: OnceLock::new(),
+            submissions: Mutex::default(),
+            lines: Mutex::default(),
+        }))
+    }
+
+    /// The context of the body that this code runs in.
+    ///
+    /// # Panics
+    /// Outside of a body. [`try_current`](Self::try_current) does not.
+    pub fn current() -> Self {
+        Self::try_current().expect("JobContext::current is for code that runs inside a job")
+    }
+
+    /// The context of the body that this code runs in, if it runs in one.
+    pub fn try_current() -> Option<Self> {
+        CURRENT.try_with(Clone::clone).ok()
+    }
+
+    /// Runs a future as part of this body: [`current`](Self::current) finds it there.
+    pub(crate) async fn scope<F: Future>(&self, body: F) -> F::Output {
+        CURRENT.scope(self.clone(), body).await
+    }
+
+    /// Likewise for code that blocks.
+    pub(crate) fn scope_blocking<T>(&self, body: impl FnOnce() -> T) -> T {
+        CURRENT.sync_scope(self.clone(), body)
+    }
+
+    /// The job.
+    pub fn job_id(&self) -> JobId {
+        self.0.job.spec.id
+    }
+
+    /// The number of this attempt: 1, and 1 more for each failure before. A crash or a hand-back does not count.
+    pub fn attempt(&self) -> u32 {
+        self.0.attempt
+    }
+
+    /// A number that grows with every owner of the job: give it to systems that can refuse an older one.
+    pub fn fence(&self) -> Fence {
+        self.0.fence
+    }
+
+    /// The node that runs it.
+    pub fn node(&self) -> &Owner {
+        &self.0.node
+    }
+
+    /// A param, decoded; `None` if there is none or it is of another type.
+    pub fn param<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        self.params().get(name).and_then(|value| T::deserialize(value).ok())
+    }
+
+    /// Every param. A callback has those of the job that it follows.
+    pub fn params(&self) -> &BTreeMap<String, Value> {
+        self.0.params.get_or_init(|| match self.cause() {
+            Some(cause) => cause.params.clone(),
+            None => params_of(&self.0.job),
+        })
+    }
+
+    /// The job that a callback follows; `None` for every other job.
+    pub fn cause(&self) -> Option<&JobCause> {
+        let cause = self.0.cause.get_or_init(|| {
+            let spec = &self.0.job.spec;
+            let params = spec.params.as_ref().filter(|_| spec.job_type == JobType::Callback)?;
+            params.decode().ok()
+        });
+        cause.as_ref()
+    }
+
+    /// Completes when the body should stop: its job was cancelled, its time is up, or the node loses its lease.
+    pub async fn cancelled(&self) {
+        self.0.cancelled.cancelled().await;
+    }
+
+    /// Whether the body should stop; for loops that block.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancelled.is_cancelled()
+    }
+
+    /// How much time is left; `None` without a limit.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.0.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.0.deadline
+    }
+
+    /// Tells how far the body is. Readers see the last word; trouble with the store is logged and no failure.
+    pub async fn progress(&self, done: u64, total: impl Into<Option<u64>>, message: impl Into<Option<String>>) {
+        let progress = Progress { done, total: total.into(), message: message.into() };
+        self.0.journal.report(self.job_id(), self.fence(), progress).await;
+    }
+
+    /// Adds a line to the job's log, which is kept with the job and shown to its readers.
+    pub fn log(&self, level: LogLevel, message: impl AsRef<str>) {
+        let message = self.0.journal.sanitized(message.as_ref());
+        tracing::info!(job = %self.job_id(), level = level.as_str(), "{message}");
+        let line = NewLogLine { job: self.job_id(), fence: self.fence(), level, message };
+        lock(&self.0.lines).push(line);
+    }
+
+    /// A log line of level info.
+    pub fn info(&self, message: impl AsRef<str>) {
+        self.log(LogLevel::Info, message);
+    }
+
+    /// A log line of level warn.
+    pub fn warn(&self, message: impl AsRef<str>) {
+        self.log(LogLevel::Warn, message);
+    }
+
+    /// A log line of level error.
+    pub fn error(&self, message: impl AsRef<str>) {
+        self.log(LogLevel::Error, message);
+    }
+
+    /// Adds a submission that is stored together with the outcome, if that is a success.
+    pub(crate) fn add(&self, submission: Submission) {
+        lock(&self.0.submissions).push(submission);
+    }
+
+    pub(crate) fn take_submissions(&self) -> Vec<Submission> {
+        std::mem::take(&mut lock(&self.0.submissions))
+    }
+
+    pub(crate) fn take_lines(&self) -> Vec<NewLogLine> {
+        std::mem::take(&mut lock(&self.0.lines))
+    }
+}
+
+impl fmt::Debug for JobContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobContext")
+            .field("job_id", &self.job_id())
+            .field("attempt", &self.attempt())
+            .field("fence", &self.fence())
+            .finish_non_exhaustive()
+    }
+}
+
+fn params_of(job: &Job) -> BTreeMap<String, Value> {
+    job.spec.params.as_ref().and_then(|params| params.decode().ok()).unwrap_or_default()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,84 @@
+//! Stopping in good order: nothing new is taken, what runs may end.
+
+use tokio::sync::watch;
+
+/// How far a node is with stopping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Readiness {
+    /// It has not begun yet.
+    Starting,
+    /// It takes work.
+    Ready,
+    /// It takes nothing new and waits for what runs.
+    Draining,
+    /// It has stopped.
+    Stopped,
+}
+
+/// Steers and tells how far a node is.
+pub(crate) struct Drain {
+    readiness: watch::Sender<Readiness>,
+    /// Whether this node may still write what it holds.
+    lease: watch::Sender<bool>,
+}
+
+impl Default for Drain {
+    fn default() -> Self {
+        Self { readiness: watch::Sender::new(Readiness::Starting), lease: watch::Sender::new(true) }
+    }
+}
+
+impl Drain {
+    /// Goes on to `next`; never back.
+    pub(crate) fn advance(&self, next: Readiness) {
+        self.readiness.send_if_modified(|now| {
+            let later = next > *now;
+            if later {
+                *now = next;
+            }
+            later
+        });
+    }
+
+    pub(crate) fn readiness(&self) -> Readiness {
+        *self.readiness.borrow()
+    }
+
+    pub(crate) fn takes_work(&self) -> bool {
+        self.readiness() <= Readiness::Ready
+    }
+
+    /// Completes once nothing new is to be taken.
+    pub(crate) async fn begun(&self) {
+        let mut readiness = self.readiness.subscribe();
+        // The sender lives as long as `self`.
+        let _ = readiness.wait_for(|now| *now >= Readiness::Draining).await;
+    }
+
+    pub(crate) fn set_lease(&self, held: bool) {
+        self.lease.send_replace(held);
+    }
+
+    pub(crate) fn has_lease(&self) -> bool {
+        *self.lease.borrow()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // shows: S64
+    #[tokio::test]
+    async fn a_node_never_goes_back_to_an_earlier_stage() {
+        let drain = Drain::default();
+        drain.advance(Readiness::Ready);
+        assert!(drain.takes_work());
+        drain.advance(Readiness::Draining);
+        drain.begun().await;
+        drain.advance(Readiness::Ready);
+        assert_eq!(drain.readiness(), Readiness::Draining);
+        assert!(!drain.takes_work());
+    }
+}

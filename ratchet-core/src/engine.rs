@@ -1,0 +1,237 @@
+//! What the parts of a running node share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ratchet_api::options::RatchetOptions;
+use ratchet_api::spi::{
+    BeanResolver, CallerPrincipalResolver, ClassPolicy, ClusterCoordinator, ErrorSanitizer, ExecutorProvider, JobInvocationResolver,
+    MetricsSink, ResilienceStrategy, RetryPolicy,
+};
+use ratchet_api::store::{JobStore, Loaded, Permit, PermitRequest};
+use ratchet_api::{
+    ErrorRecord, EventHeader, Fence, Job, JobClaim, JobEvent, JobEventKind, JobFailure, JobId, Outcome, Owner,
+    Sanitized, StoreResult, TargetName, Timestamp, Verdict,
+};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::coalesce::Coalescer;
+use crate::coordinator::slots::Slots;
+use crate::drain::Drain;
+use crate::events::Events;
+use crate::journal::Journal;
+use crate::poller::alarm::Alarm;
+use crate::registry::Registry;
+
+/// The most items in one call to the store.
+const MOST: usize = 1_000;
+
+/// The most calls of one kind at once. More buy nothing on any database that was measured.
+const LANES: usize = 2;
+
+/// What can be replaced.
+pub(crate) struct Plugs {
+    pub(crate) beans: Arc<dyn BeanResolver>,
+    pub(crate) policy: Arc<dyn ClassPolicy>,
+    pub(crate) retry: Arc<dyn RetryPolicy>,
+    pub(crate) resilience: Arc<dyn ResilienceStrategy>,
+    pub(crate) sanitizer: Arc<dyn ErrorSanitizer>,
+    pub(crate) executor: Arc<dyn ExecutorProvider>,
+    pub(crate) cluster: Arc<dyn ClusterCoordinator>,
+    pub(crate) resolver: Arc<dyn JobInvocationResolver>,
+    pub(crate) principal: Option<Arc<dyn CallerPrincipalResolver>>,
+    pub(crate) metrics: Arc<dyn MetricsSink>,
+}
+
+/// A running node.
+pub(crate) struct Engine {
+    pub(crate) store: Arc<dyn JobStore>,
+    pub(crate) owner: Owner,
+    pub(crate) options: RatchetOptions,
+    pub(crate) registry: Registry,
+    pub(crate) plugs: Plugs,
+    pub(crate) events: Events,
+    pub(crate) slots: Slots,
+    pub(crate) drain: Drain,
+    /// Rings when there may be work.
+    pub(crate) bell: Arc<Notify>,
+    /// Rings when a job becomes due that this process made wait.
+    pub(crate) alarm: Arc<Alarm>,
+    pub(crate) journal: Journal,
+    pub(crate) loads: Coalescer<(JobId, Fence), Loaded>,
+    pub(crate) commits: Coalescer<Outcome, Verdict>,
+    pub(crate) permits: Coalescer<PermitRequest, Permit>,
+    running: Mutex<HashMap<JobId, CancellationToken>>,
+    /// How often each target was not known here.
+    unknown: Mutex<HashMap<TargetName, u32>>,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        store: Arc<dyn JobStore>,
+        owner: Owner,
+        options: RatchetOptions,
+        registry: Registry,
+        plugs: Plugs,
+        events: Events,
+        slots: Slots,
+        bell: Arc<Notify>,
+    ) -> Self {
+        Self {
+            loads: loads(&store),
+            commits: commits(&store, &owner),
+            permits: permits(&store, &owner),
+            journal: Journal::new(&store, Arc::clone(&plugs.sanitizer)),
+            drain: Drain::default(),
+            alarm: Arc::default(),
+            running: Mutex::default(),
+            unknown: Mutex::default(),
+            store,
+            owner,
+            options,
+            registry,
+            plugs,
+            events,
+            slots,
+            bell,
+        }
+    }
+
+    /// Text of an error as it may be stored, logged and published.
+    pub(crate) fn error_record(&self, target: &str, failure: &JobFailure) -> ErrorRecord {
+        let class = Sanitized::new(&*self.plugs.sanitizer, &JobFailure::new("", failure.class()));
+        ErrorRecord::new(target, class, Sanitized::new(&*self.plugs.sanitizer, failure))
+    }
+
+    /// Notes that a job runs here; answers what tells its body to stop.
+    pub(crate) fn begin(&self, job: JobId) -> Running<'_> {
+        let token = CancellationToken::new();
+        self.running().insert(job, token.clone());
+        Running { engine: self, job, token }
+    }
+
+    /// Tells the body of a job to stop, if it runs here.
+    pub(crate) fn stop(&self, job: JobId) -> bool {
+        match self.running().get(&job) {
+            Some(token) => {
+                token.cancel();
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether a job runs here.
+    pub(crate) fn runs(&self, job: JobId) -> bool {
+        self.running().contains_key(&job)
+    }
+
+    /// Tells every body to stop.
+    pub(crate) fn stop_all(&self) {
+        for token in self.running().values() {
+            token.cancel();
+        }
+    }
+
+    fn running(&self) -> std::sync::MutexGuard<'_, HashMap<JobId, CancellationToken>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts one more time that a target was not known.
+    pub(crate) fn count_unknown(&self, target: &TargetName) -> u32 {
+        let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = unknown.entry(target.clone()).or_default();
+        *count = count.saturating_add(1);
+        *count
+    }
+
+    /// Publishes an event about a job that this node runs.
+    pub(crate) fn publish(&self, claim: &JobClaim, kind: JobEventKind) {
+        let header = EventHeader {
+            job_id: claim.id,
+            business_key: claim.business_key.clone(),
+            job_type: claim.job_type,
+            priority: claim.priority,
+            node: Some(self.owner.clone()),
+            at: Timestamp::node_now(),
+        };
+        self.events.publish(&JobEvent::new(header, kind));
+    }
+
+    /// How long an attempt of this job may take.
+    pub(crate) fn timeout(&self, job: &Job) -> Option<std::time::Duration> {
+        let limit = job.spec.timeout.unwrap_or(self.options.timeout.default_timeout);
+        (!limit.is_zero()).then_some(limit)
+    }
+}
+
+/// A job that runs here. When this goes, nobody can tell its body to stop any more.
+pub(crate) struct Running<'e> {
+    engine: &'e Engine,
+    job: JobId,
+    pub(crate) token: CancellationToken,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.engine.running().remove(&self.job);
+    }
+}
+
+fn loads(store: &Arc<dyn JobStore>) -> Coalescer<(JobId, Fence), Loaded> {
+    let store = Arc::clone(store);
+    Coalescer::new(
+        MOST,
+        LANES,
+        Arc::new(move |claims: Vec<(JobId, Fence)>| {
+            let store = Arc::clone(&store);
+            Box::pin(async move { store.load(&claims).await })
+        }),
+    )
+}
+
+fn commits(store: &Arc<dyn JobStore>, owner: &Owner) -> Coalescer<Outcome, Verdict> {
+    let (store, owner) = (Arc::clone(store), owner.clone());
+    Coalescer::new(
+        MOST,
+        LANES,
+        Arc::new(move |outcomes: Vec<Outcome>| {
+            let (store, owner) = (Arc::clone(&store), owner.clone());
+            Box::pin(async move { store.commit(&owner, &outcomes).await })
+        }),
+    )
+}
+
+fn permits(store: &Arc<dyn JobStore>, owner: &Owner) -> Coalescer<PermitRequest, Permit> {
+    let (store, owner) = (Arc::clone(store), owner.clone());
+    Coalescer::new(
+        MOST,
+        1,
+        Arc::new(move |requests: Vec<PermitRequest>| {
+            let (store, owner) = (Arc::clone(&store), owner.clone());
+            Box::pin(async move { store.acquire(&owner, &requests).await })
+        }),
+    )
+}
+
+/// Calls the store again after passing trouble, at this pace, until it answers or there is no use in it any more.
+pub(crate) async fn insist<T, F: Future<Output = StoreResult<T>>>(
+    engine: &Engine,
+    what: &'static str,
+    mut call: impl FnMut() -> F,
+) -> Option<T> {
+    loop {
+        match call().await {
+            Ok(answer) => return Some(answer),
+            Err(error) if error.is_transient() && engine.drain.has_lease() => {
+                tracing::warn!(%error, what, "the store does not answer; trying again");
+                tokio::time::sleep(engine.options.retry.drain_interval).await;
+            }
+            Err(error) => {
+                tracing::error!(%error, what, "given up");
+                return None;
+            }
+        }
+    }
+}

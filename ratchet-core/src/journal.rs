@@ -1,0 +1,67 @@
+//! What bodies tell while they run: progress and log lines, put together across jobs.
+
+use std::sync::Arc;
+
+use ratchet_api::spi::ErrorSanitizer;
+use ratchet_api::store::{JobStore, ProgressReport};
+use ratchet_api::{Fence, JobFailure, JobId, NewLogLine, Progress, Sanitized};
+
+use crate::coalesce::Coalescer;
+
+/// The most reports and lines in one call.
+const MOST: usize = 500;
+
+/// Where progress and lines go.
+#[derive(Clone)]
+pub(crate) struct Journal {
+    sanitizer: Arc<dyn ErrorSanitizer>,
+    progress: Coalescer<ProgressReport, bool>,
+    lines: Coalescer<Vec<NewLogLine>, ()>,
+}
+
+impl Journal {
+    pub(crate) fn new(store: &Arc<dyn JobStore>, sanitizer: Arc<dyn ErrorSanitizer>) -> Self {
+        let (reports, logs) = (Arc::clone(store), Arc::clone(store));
+        let progress = Coalescer::new(
+            MOST,
+            1,
+            Arc::new(move |batch: Vec<ProgressReport>| {
+                let store = Arc::clone(&reports);
+                Box::pin(async move { store.report_progress(&batch).await })
+            }),
+        );
+        let lines = Coalescer::new(
+            MOST,
+            1,
+            Arc::new(move |batch: Vec<Vec<NewLogLine>>| {
+                let store = Arc::clone(&logs);
+                Box::pin(async move {
+                    let answers = vec![(); batch.len()];
+                    store.append_logs(&batch.concat()).await.map(|()| answers)
+                })
+            }),
+        );
+        Self { sanitizer, progress, lines }
+    }
+
+    /// Text that may be stored and logged.
+    pub(crate) fn sanitized(&self, text: &str) -> Sanitized {
+        Sanitized::new(&*self.sanitizer, &JobFailure::new("", text))
+    }
+
+    pub(crate) async fn report(&self, job: JobId, fence: Fence, progress: Progress) {
+        let report = ProgressReport { id: job, fence, progress };
+        if let Err(error) = self.progress.send(report).await {
+            tracing::warn!(%job, %error, "progress is not stored");
+        }
+    }
+
+    pub(crate) async fn append(&self, job: JobId, lines: Vec<NewLogLine>) {
+        if lines.is_empty() {
+            return;
+        }
+        if let Err(error) = self.lines.send(lines).await {
+            tracing::warn!(%job, %error, "log lines are not stored");
+        }
+    }
+}

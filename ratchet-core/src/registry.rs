@@ -1,0 +1,299 @@
+//! Which methods this node knows, and how to call them.
+//!
+//! Nothing else ever runs: a stored payload names a target and a method, and only what is registered here is found.
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use ratchet_api::spi::Bean;
+use ratchet_api::{InvalidName, JobFailure, JsonText, MethodName, TargetName};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::{IntoFailure, JobContext, JobDefaults};
+
+/// What a body gave: its result as JSON, if it has one.
+pub type BodyResult = Result<Option<JsonText>, JobFailure>;
+
+/// A body under way.
+pub type BodyFuture = Pin<Box<dyn Future<Output = BodyResult> + Send>>;
+
+/// A method that jobs can name.
+pub struct Method {
+    target: TargetName,
+    name: MethodName,
+    /// Other names under which waiting jobs may know it.
+    aliases: Vec<(TargetName, MethodName)>,
+    /// What holds for its jobs unless they say otherwise.
+    pub(crate) defaults: JobDefaults,
+    /// The service that its breaker protects.
+    pub(crate) breaker: Option<Cow<'static, str>>,
+    pub(crate) needs_bean: bool,
+    pub(crate) body: Body,
+}
+
+/// How a method is called.
+pub(crate) enum Body {
+    /// On the runtime.
+    Async(Box<dyn Fn(Option<Bean>, JobContext, JsonText) -> BodyFuture + Send + Sync>),
+    /// On a thread where it may block.
+    Blocking(Arc<dyn Fn(Option<Bean>, JobContext, JsonText) -> BodyResult + Send + Sync>),
+}
+
+/// Arguments of a method: a tuple, or nothing.
+#[diagnostic::on_unimplemented(
+    message = "the arguments of a job are stored, and `{Self}` cannot be read back",
+    note = "add `#[derive(Serialize, Deserialize)]` to their types"
+)]
+pub trait Arguments: Sized {
+    /// Reads them from a JSON array.
+    ///
+    /// # Errors
+    /// Another number of them, or values of other types.
+    fn decode(args: &JsonText) -> Result<Self, serde_json::Error>;
+}
+
+impl Arguments for () {
+    fn decode(args: &JsonText) -> Result<Self, serde_json::Error> {
+        args.decode::<[u8; 0]>().map(drop)
+    }
+}
+
+macro_rules! arguments {
+    ($($name:ident)+) => {
+        impl<$($name: DeserializeOwned),+> Arguments for ($($name,)+) {
+            fn decode(args: &JsonText) -> Result<Self, serde_json::Error> {
+                args.decode()
+            }
+        }
+    };
+}
+
+arguments!(A);
+arguments!(A B);
+arguments!(A B C);
+arguments!(A B C D);
+arguments!(A B C D E);
+arguments!(A B C D E F);
+arguments!(A B C D E F G);
+arguments!(A B C D E F G H);
+
+impl Method {
+    /// A method of a bean of type `B`.
+    ///
+    /// # Errors
+    /// A name that no store takes.
+    pub fn of_bean<B, A, R, E, F>(
+        target: &str,
+        method: &str,
+        body: impl Fn(Arc<B>, JobContext, A) -> F + Send + Sync + 'static,
+    ) -> Result<Self, InvalidName>
+    where
+        B: Any + Send + Sync,
+        A: Arguments + Send + 'static,
+        R: Serialize,
+        E: IntoFailure,
+        F: Future<Output = Result<R, E>> + Send + 'static,
+    {
+        let call = move |bean: Option<Bean>, ctx, args: JsonText| -> BodyFuture {
+            let ready = downcast::<B>(bean).and_then(|bean| Ok((bean, decode::<A>(&args)?)));
+            match ready {
+                Ok((bean, args)) => {
+                    let running = body(bean, ctx, args);
+                    Box::pin(async move { result(running.await) })
+                }
+                Err(failure) => Box::pin(async move { Err(failure) }),
+            }
+        };
+        Self::new(target, method, true, Body::Async(Box::new(call)))
+    }
+
+    /// A method of a bean that blocks its thread.
+    ///
+    /// # Errors
+    /// A name that no store takes.
+    pub fn of_bean_blocking<B, A, R, E>(
+        target: &str,
+        method: &str,
+        body: impl Fn(Arc<B>, JobContext, A) -> Result<R, E> + Send + Sync + 'static,
+    ) -> Result<Self, InvalidName>
+    where
+        B: Any + Send + Sync,
+        A: Arguments,
+        R: Serialize,
+        E: IntoFailure,
+    {
+        let call = move |bean, ctx, args: JsonText| result(body(downcast::<B>(bean)?, ctx, decode::<A>(&args)?));
+        Self::new(target, method, true, Body::Blocking(Arc::new(call)))
+    }
+
+    /// A function that needs no bean.
+    ///
+    /// # Errors
+    /// A name that no store takes.
+    pub fn function<A, R, E, F>(
+        target: &str,
+        method: &str,
+        body: impl Fn(JobContext, A) -> F + Send + Sync + 'static,
+    ) -> Result<Self, InvalidName>
+    where
+        A: Arguments + Send + 'static,
+        R: Serialize,
+        E: IntoFailure,
+        F: Future<Output = Result<R, E>> + Send + 'static,
+    {
+        let call = move |_, ctx, args: JsonText| -> BodyFuture {
+            match decode::<A>(&args) {
+                Ok(args) => {
+                    let running = body(ctx, args);
+                    Box::pin(async move { result(running.await) })
+                }
+                Err(failure) => Box::pin(async move { Err(failure) }),
+            }
+        };
+        Self::new(target, method, false, Body::Async(Box::new(call)))
+    }
+
+    fn new(target: &str, method: &str, needs_bean: bool, body: Body) -> Result<Self, InvalidName> {
+        Ok(Self {
+            target: TargetName::new(target)?,
+            name: MethodName::new(method)?,
+            aliases: Vec::new(),
+            defaults: JobDefaults::default(),
+            breaker: None,
+            needs_bean,
+            body,
+        })
+    }
+
+    /// What holds for its jobs unless they say otherwise.
+    #[must_use]
+    pub fn defaults(mut self, defaults: JobDefaults) -> Self {
+        self.defaults = defaults;
+        self
+    }
+
+    /// The service that a circuit breaker protects while this runs.
+    #[must_use]
+    pub fn breaker(mut self, service: impl Into<Cow<'static, str>>) -> Self {
+        self.breaker = Some(service.into());
+        self
+    }
+
+    /// Another name under which waiting jobs may know it, so that a rename strands none.
+    ///
+    /// # Errors
+    /// A name that no store takes.
+    pub fn alias(mut self, target: &str, method: &str) -> Result<Self, InvalidName> {
+        self.aliases.push((TargetName::new(target)?, MethodName::new(method)?));
+        Ok(self)
+    }
+
+    /// The target.
+    pub const fn target(&self) -> &TargetName {
+        &self.target
+    }
+
+    /// The method.
+    pub const fn name(&self) -> &MethodName {
+        &self.name
+    }
+
+    /// The name by which a breaker knows it.
+    pub(crate) fn service(&self) -> Cow<'_, str> {
+        match &self.breaker {
+            Some(service) => Cow::Borrowed(service),
+            None => Cow::Owned(format!("{}.{}", self.target, self.name)),
+        }
+    }
+
+    fn names(&self) -> impl Iterator<Item = (TargetName, MethodName)> {
+        std::iter::once((self.target.clone(), self.name.clone())).chain(self.aliases.iter().cloned())
+    }
+}
+
+impl fmt::Debug for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.target, self.name)
+    }
+}
+
+fn downcast<B: Any + Send + Sync>(bean: Option<Bean>) -> Result<Arc<B>, JobFailure> {
+    let wrong = || {
+        let wanted = std::any::type_name::<B>();
+        JobFailure::new("WrongBean", format!("the bean of this target is not a {wanted}"))
+            .do_not_retry("register the bean that the methods were registered for")
+    };
+    bean.and_then(|bean| bean.downcast().ok()).ok_or_else(wrong)
+}
+
+/// Arguments that no longer decode are a failure like any other: a node with the right types may succeed.
+fn decode<A: Arguments>(args: &JsonText) -> Result<A, JobFailure> {
+    A::decode(args).map_err(|error| JobFailure::new("UndecodableArguments", error.to_string()))
+}
+
+fn result<R: Serialize, E: IntoFailure>(result: Result<R, E>) -> BodyResult {
+    let value = result.map_err(IntoFailure::into_failure)?;
+    match JsonText::of(&value) {
+        Ok(json) => Ok(Some(json).filter(|json| json.as_str() != "null")),
+        // The work is done; repeating it for the sake of its result would do it twice.
+        Err(error) => {
+            tracing::warn!(%error, "the result has no JSON form and is not kept");
+            Ok(None)
+        }
+    }
+}
+
+/// The methods of this node.
+#[derive(Debug, Default)]
+pub struct Registry {
+    methods: HashMap<(TargetName, MethodName), Arc<Method>>,
+    twice: BTreeMap<String, usize>,
+}
+
+/// Names that were registered more than once.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("registered more than once: {}; give each target and method one body", .0.join(", "))]
+pub struct RegisteredTwice(pub Vec<String>);
+
+impl Registry {
+    /// Adds a method. Names that are taken are told by [`check`](Self::check).
+    pub fn add(&mut self, method: Method) {
+        let method = Arc::new(method);
+        for names in method.names() {
+            let shown = format!("{}.{}", names.0, names.1);
+            if self.methods.insert(names, Arc::clone(&method)).is_some() {
+                *self.twice.entry(shown).or_default() += 1;
+            }
+        }
+    }
+
+    /// Whether every name has one body.
+    ///
+    /// # Errors
+    /// The names that have more.
+    pub fn check(&self) -> Result<(), RegisteredTwice> {
+        match self.twice.is_empty() {
+            true => Ok(()),
+            false => Err(RegisteredTwice(self.twice.keys().cloned().collect())),
+        }
+    }
+
+    /// The method of this name.
+    pub fn find(&self, target: &TargetName, method: &MethodName) -> Option<&Arc<Method>> {
+        // The map is small and looked at once for each attempt; two clones of short names cost less than a lookup type.
+        self.methods.get(&(target.clone(), method.clone()))
+    }
+
+    /// Every target, once, in order.
+    pub fn targets(&self) -> Vec<TargetName> {
+        let mut targets: Vec<TargetName> = self.methods.keys().map(|(target, _)| target.clone()).collect();
+        targets.sort();
+        targets.dedup();
+        targets
+    }
+}

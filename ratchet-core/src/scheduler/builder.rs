@@ -1,0 +1,369 @@
+//! Setting a scheduler up.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use ratchet_api::options::{OptionsError, RatchetOptions};
+use ratchet_api::spi::{
+    Bean, BeanResolver, CallerPrincipalResolver, ClassPolicy, ClusterCoordinator, ErrorSanitizer,
+    ExecutorProvider, HookError, JobEventListener, JobInvocationResolver, MetricsSink, NodeIdentityProvider,
+    PollingStrategy, ResilienceStrategy, RetryPolicy, SchedulerLifecycleHook,
+};
+use ratchet_api::store::JobStore;
+use ratchet_api::{InvalidName, QueueName, StoreError, TargetName};
+
+use super::{Client, Scheduler};
+use crate::defaults::{
+    AlwaysRetry, Beans, CircuitBreakers, DefaultErrorSanitizer, DefaultNodeIdentity, JsonInvocationResolver,
+    NoOpClusterCoordinator, PackagePrefixClassPolicy, TokioExecutor,
+};
+use crate::events::Events;
+use crate::poller::AdaptivePolling;
+use crate::registry::{Method, RegisteredTwice, Registry};
+use crate::scheduler::client::Parts;
+
+/// A type whose methods are jobs. `#[jobs]` writes it.
+pub trait JobTarget: Any + Send + Sync + Sized {
+    /// The name that payloads call it by: stable, whatever becomes of the Rust type.
+    const TARGET: &'static str;
+
+    /// Its methods.
+    ///
+    /// # Errors
+    /// A name that no store takes.
+    fn methods() -> Result<Vec<Method>, InvalidName>;
+}
+
+/// A function that is a job. `#[job]` writes it.
+pub trait JobFunction {
+    /// How to call it.
+    ///
+    /// # Errors
+    /// A name that no store takes.
+    fn method() -> Result<Method, InvalidName>;
+}
+
+/// Why a scheduler does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Options out of range.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// A name that no store takes.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// A target and method with two bodies.
+    #[error(transparent)]
+    Twice(#[from] RegisteredTwice),
+    /// Nothing may run.
+    #[error(
+        "the class policy allows nothing, so no job could run; give one to the builder, \
+         such as `.class_policy(PackagePrefixClassPolicy::allow([\"billing.\"]))`"
+    )]
+    EmptyPolicy,
+    /// Something that is registered may not run.
+    #[error("target `{0}` is registered but the class policy does not allow it; add its prefix to the policy")]
+    Denied(TargetName),
+    /// There is nothing to run.
+    #[error("no job is registered; add a bean with `.bean(..)`, or use `Ratchet::client` to submit only")]
+    NothingRegistered,
+    /// A hook refused.
+    #[error("a lifecycle hook refused the start: {0}")]
+    Hook(HookError),
+    /// The store is not usable.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// There is no thread for the heartbeat.
+    #[error("the heartbeat cannot begin: {0}")]
+    Heartbeat(#[from] std::io::Error),
+}
+
+/// Sets a scheduler up. What is not given has a default; [`start`](Self::start) refuses what cannot work.
+#[must_use = "nothing runs before `start`"]
+pub struct SchedulerBuilder {
+    pub(super) store: Arc<dyn JobStore>,
+    pub(super) options: RatchetOptions,
+    pub(super) registry: Registry,
+    pub(super) wrong: Option<InvalidName>,
+    beans: BTreeMap<TargetName, Bean>,
+    pub(super) resolver_of_beans: Option<Arc<dyn BeanResolver>>,
+    pub(super) policy: Option<Arc<dyn ClassPolicy>>,
+    pub(super) retry: Arc<dyn RetryPolicy>,
+    pub(super) resilience: Option<Arc<dyn ResilienceStrategy>>,
+    pub(super) sanitizer: Option<Arc<dyn ErrorSanitizer>>,
+    pub(super) executor: Option<Arc<dyn ExecutorProvider>>,
+    pub(super) cluster: Arc<dyn ClusterCoordinator>,
+    pub(super) invocation: Arc<dyn JobInvocationResolver>,
+    pub(super) identity: Arc<dyn NodeIdentityProvider>,
+    pub(super) principal: Option<Arc<dyn CallerPrincipalResolver>>,
+    pub(super) metrics: Arc<dyn MetricsSink>,
+    pub(super) strategy: Option<Box<dyn PollingStrategy>>,
+    pub(super) hooks: Vec<Arc<dyn SchedulerLifecycleHook>>,
+    pub(super) events: Events,
+}
+
+/// Counts nothing.
+struct NoMetrics;
+
+impl MetricsSink for NoMetrics {}
+
+impl SchedulerBuilder {
+    pub(crate) fn new(store: Arc<dyn JobStore>) -> Self {
+        Self {
+            store,
+            options: RatchetOptions::default(),
+            registry: Registry::default(),
+            wrong: None,
+            beans: BTreeMap::new(),
+            resolver_of_beans: None,
+            policy: None,
+            retry: Arc::new(AlwaysRetry),
+            resilience: None,
+            sanitizer: None,
+            executor: None,
+            cluster: Arc::new(NoOpClusterCoordinator::default()),
+            invocation: Arc::new(JsonInvocationResolver),
+            identity: Arc::new(DefaultNodeIdentity::default()),
+            principal: None,
+            metrics: Arc::new(NoMetrics),
+            strategy: None,
+            hooks: Vec::new(),
+            events: Events::default(),
+        }
+    }
+
+    /// Registers the methods of a bean, and the bean itself.
+    pub fn bean<T: JobTarget>(mut self, bean: T) -> Self {
+        match (TargetName::new(T::TARGET), T::methods()) {
+            (Ok(target), Ok(methods)) => {
+                self.beans.insert(target, Arc::new(bean));
+                methods.into_iter().fold(self, Self::method)
+            }
+            (Err(error), _) | (_, Err(error)) => self.wrong(error),
+        }
+    }
+
+    /// Registers a function.
+    pub fn function<F: JobFunction>(self) -> Self {
+        match F::method() {
+            Ok(method) => self.method(method),
+            Err(error) => self.wrong(error),
+        }
+    }
+
+    /// Registers a method without a macro.
+    pub fn method(mut self, method: Method) -> Self {
+        self.registry.add(method);
+        self
+    }
+
+    /// Gives the bean of a target whose methods were registered by [`method`](Self::method).
+    pub fn bean_of(mut self, target: &str, bean: impl Any + Send + Sync) -> Self {
+        match TargetName::new(target) {
+            Ok(target) => {
+                self.beans.insert(target, Arc::new(bean));
+                self
+            }
+            Err(error) => self.wrong(error),
+        }
+    }
+
+    fn wrong(mut self, error: InvalidName) -> Self {
+        self.wrong.get_or_insert(error);
+        self
+    }
+
+    /// Every number that can be set.
+    pub fn options(mut self, options: RatchetOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Changes some of the numbers that can be set.
+    pub fn configure(mut self, change: impl FnOnce(&mut RatchetOptions)) -> Self {
+        change(&mut self.options);
+        self
+    }
+
+    /// Which targets may run. Nothing may, until this is given.
+    pub fn class_policy(mut self, policy: impl ClassPolicy) -> Self {
+        self.policy = Some(Arc::new(policy));
+        self
+    }
+
+    /// Finds beans elsewhere, such as in a container.
+    pub fn bean_resolver(mut self, resolver: impl BeanResolver) -> Self {
+        self.resolver_of_beans = Some(Arc::new(resolver));
+        self
+    }
+
+    /// Has a say in whether a failed job is tried again.
+    pub fn retry_policy(mut self, policy: impl RetryPolicy) -> Self {
+        self.retry = Arc::new(policy);
+        self
+    }
+
+    /// Protects the services that jobs call.
+    pub fn resilience(mut self, strategy: impl ResilienceStrategy) -> Self {
+        self.resilience = Some(Arc::new(strategy));
+        self
+    }
+
+    /// Makes error text fit to be stored, logged and published.
+    pub fn error_sanitizer(mut self, sanitizer: impl ErrorSanitizer) -> Self {
+        self.sanitizer = Some(Arc::new(sanitizer));
+        self
+    }
+
+    /// Where attempts run.
+    pub fn executor(mut self, executor: impl ExecutorProvider) -> Self {
+        self.executor = Some(Arc::new(executor));
+        self
+    }
+
+    /// Tells other nodes about new work.
+    pub fn cluster(mut self, coordinator: impl ClusterCoordinator) -> Self {
+        self.cluster = Arc::new(coordinator);
+        self
+    }
+
+    /// Turns calls into payloads and back.
+    pub fn invocation_resolver(mut self, resolver: impl JobInvocationResolver) -> Self {
+        self.invocation = Arc::new(resolver);
+        self
+    }
+
+    /// Names this node.
+    pub fn identity(mut self, identity: impl NodeIdentityProvider) -> Self {
+        self.identity = Arc::new(identity);
+        self
+    }
+
+    /// Tells who submits.
+    pub fn caller_principal(mut self, resolver: impl CallerPrincipalResolver) -> Self {
+        self.principal = Some(Arc::new(resolver));
+        self
+    }
+
+    /// Where numbers about the engine go.
+    pub fn metrics(mut self, metrics: impl MetricsSink) -> Self {
+        self.metrics = Arc::new(metrics);
+        self
+    }
+
+    /// Decides how long the poller waits.
+    pub fn polling_strategy(mut self, strategy: impl PollingStrategy) -> Self {
+        self.strategy = Some(Box::new(strategy));
+        self
+    }
+
+    /// Is asked before and after start and stop.
+    pub fn hook(mut self, hook: impl SchedulerLifecycleHook) -> Self {
+        self.hooks.push(Arc::new(hook));
+        self
+    }
+
+    /// Is told every event.
+    pub fn listener(self, listener: impl JobEventListener) -> Self {
+        self.events.add(Arc::new(listener));
+        self
+    }
+
+    /// Joins the cluster and begins to work.
+    ///
+    /// # Errors
+    /// See [`StartError`]: each says what to do.
+    pub async fn start(self) -> Result<Scheduler, StartError> {
+        self.check()?;
+        Scheduler::start(self).await
+    }
+
+    /// A client with the same settings, that runs nothing.
+    pub(super) fn into_client(self) -> Client {
+        Client::new(Parts {
+            policy: self.policy.unwrap_or_else(|| Arc::new(AllowAll)),
+            sanitizer: self.sanitizer.unwrap_or_else(|| Arc::new(DefaultErrorSanitizer::new(&self.options.security))),
+            store: self.store,
+            options: self.options,
+            principal: self.principal,
+            cluster: self.cluster,
+            events: self.events,
+            stop: Arc::new(|_| {}),
+            bell: Arc::default(),
+            alarm: Arc::default(),
+        })
+    }
+
+    fn check(&self) -> Result<(), StartError> {
+        if let Some(error) = &self.wrong {
+            return Err(error.clone().into());
+        }
+        self.options.validate()?;
+        self.registry.check()?;
+        let targets = self.registry.targets();
+        if targets.is_empty() {
+            return Err(StartError::NothingRegistered);
+        }
+        let policy = self.policy.as_ref().filter(|policy| policy.is_configured());
+        match policy {
+            None if self.options.security.allow_empty_class_policy => Ok(()),
+            None => Err(StartError::EmptyPolicy),
+            Some(policy) => match targets.into_iter().find(|target| !policy.allows(target)) {
+                Some(target) => Err(StartError::Denied(target)),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// The queues that this node serves.
+    pub(super) fn queues(&self) -> Result<Vec<(QueueName, u32)>, InvalidName> {
+        let queues = &self.options.execution.queues;
+        queues.iter().map(|(name, queue)| Ok((QueueName::new(name.as_str())?, queue.slots))).collect()
+    }
+
+    pub(super) fn beans(&mut self) -> Arc<dyn BeanResolver> {
+        let beans = std::mem::take(&mut self.beans);
+        self.resolver_of_beans.take().unwrap_or_else(|| Arc::new(Beans::new(beans)))
+    }
+
+    pub(super) fn policy(&self) -> Arc<dyn ClassPolicy> {
+        self.policy.clone().unwrap_or_else(|| Arc::new(PackagePrefixClassPolicy::default()))
+    }
+
+    pub(super) fn resilience_or_default(&mut self) -> Arc<dyn ResilienceStrategy> {
+        let breakers = || -> Arc<dyn ResilienceStrategy> { Arc::new(CircuitBreakers::new(self.options.breaker.clone())) };
+        self.resilience.take().unwrap_or_else(breakers)
+    }
+
+    pub(super) fn sanitizer(&self) -> Arc<dyn ErrorSanitizer> {
+        self.sanitizer.clone().unwrap_or_else(|| Arc::new(DefaultErrorSanitizer::new(&self.options.security)))
+    }
+
+    pub(super) fn executor_or_default(&mut self) -> Arc<dyn ExecutorProvider> {
+        self.executor.take().unwrap_or_else(|| Arc::new(TokioExecutor::current()))
+    }
+
+    pub(super) fn strategy_or_default(&mut self) -> Box<dyn PollingStrategy> {
+        let adaptive = || -> Box<dyn PollingStrategy> { Box::new(AdaptivePolling::new(self.options.polling.clone(), Instant::now())) };
+        self.strategy.take().unwrap_or_else(adaptive)
+    }
+}
+
+/// A process that only submits has no say in what runs.
+struct AllowAll;
+
+impl ClassPolicy for AllowAll {
+    fn allows(&self, _: &TargetName) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for SchedulerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SchedulerBuilder").field("store", &self.store.name()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,303 @@
+//! Submitting and steering jobs, from any process.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet_api::options::RatchetOptions;
+use ratchet_api::spi::{CallerPrincipalResolver, ClassPolicy, ClusterCoordinator, ErrorSanitizer};
+use ratchet_api::store::{CancelVerdict, JobStore, PauseVerdict, ResumeVerdict, RetryVerdict, Target};
+use ratchet_api::{
+    ControlError, Due, EventHeader, Inserted, InvalidSubmission, Job, JobEvent, JobEventKind, JobFailure, JobId,
+    JobPriority, JobStatus, NewJob, Sanitized, SubmitError, Submission, Timestamp,
+};
+
+use tokio::sync::Notify;
+
+use super::enqueue::{Enqueue, apply};
+use crate::coalesce::Coalescer;
+use crate::events::Events;
+use crate::poller::alarm::Alarm;
+use crate::{Call, JobHandle};
+
+/// The most submissions in one call to the store.
+const MOST: usize = 1_000;
+
+/// Submits and steers jobs. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Client(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) store: Arc<dyn JobStore>,
+    pub(crate) options: RatchetOptions,
+    pub(crate) policy: Arc<dyn ClassPolicy>,
+    pub(crate) sanitizer: Arc<dyn ErrorSanitizer>,
+    pub(crate) principal: Option<Arc<dyn CallerPrincipalResolver>>,
+    pub(crate) cluster: Arc<dyn ClusterCoordinator>,
+    pub(crate) events: Events,
+    /// Stops the body of a job that runs in this process.
+    pub(crate) stop: Arc<dyn Fn(JobId) + Send + Sync>,
+    /// Rings when there may be work for this process.
+    pub(crate) bell: Arc<Notify>,
+    /// Rings when a job becomes due that this process submitted.
+    pub(crate) alarm: Arc<Alarm>,
+    inserts: Coalescer<Submission, Inserted>,
+}
+
+/// What a client is made of.
+pub(crate) struct Parts {
+    pub(crate) store: Arc<dyn JobStore>,
+    pub(crate) options: RatchetOptions,
+    pub(crate) policy: Arc<dyn ClassPolicy>,
+    pub(crate) sanitizer: Arc<dyn ErrorSanitizer>,
+    pub(crate) principal: Option<Arc<dyn CallerPrincipalResolver>>,
+    pub(crate) cluster: Arc<dyn ClusterCoordinator>,
+    pub(crate) events: Events,
+    pub(crate) stop: Arc<dyn Fn(JobId) + Send + Sync>,
+    /// Rings when there may be work for this process.
+    pub(crate) bell: Arc<Notify>,
+    /// Rings when a job becomes due that this process submitted.
+    pub(crate) alarm: Arc<Alarm>,
+}
+
+impl Client {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { store, options, policy, sanitizer, principal, cluster, events, stop, bell, alarm } = parts;
+        let inserted = Arc::clone(&store);
+        let inserts = Coalescer::new(
+            MOST,
+            2,
+            Arc::new(move |submissions: Vec<Submission>| {
+                let store = Arc::clone(&inserted);
+                Box::pin(async move { store.insert(&submissions).await })
+            }),
+        );
+        Self(Arc::new(Inner { store, options, policy, sanitizer, principal, cluster, events, stop, bell, alarm, inserts }))
+    }
+
+    /// Describes a job that makes this call.
+    pub fn enqueue<R>(&self, call: impl Into<Call<R>>) -> Enqueue<R> {
+        Enqueue::new(self.clone(), &call.into())
+    }
+
+    /// Submits many jobs, all by one call to the store; an answer for each, in order.
+    pub async fn enqueue_many<R>(
+        &self,
+        calls: impl IntoIterator<Item = Call<R>>,
+    ) -> Result<Vec<Result<JobHandle<R>, SubmitError>>, SubmitError> {
+        let described = calls.into_iter().map(|call| {
+            let submission = Submission::single(self.describe(&call)?);
+            self.check(&submission)?;
+            Ok::<_, SubmitError>(submission)
+        });
+        let described: Vec<Result<Submission, SubmitError>> = described.collect();
+        let good: Vec<Submission> = described.iter().filter_map(|one| one.as_ref().ok()).cloned().collect();
+        let mut inserted = self.0.store.insert(&good).await?.into_iter();
+        self.wake(Wakeup::of(&good));
+        let answer = |described: Result<Submission, SubmitError>| {
+            let submission = described?;
+            self.handle(&submission, inserted.next().unwrap_or(Inserted::New))
+        };
+        Ok(described.into_iter().map(answer).collect())
+    }
+
+    /// Where the jobs are.
+    pub fn store(&self) -> &dyn JobStore {
+        &*self.0.store
+    }
+
+    pub(crate) fn shared_store(&self) -> Arc<dyn JobStore> {
+        Arc::clone(&self.0.store)
+    }
+
+    /// A handle of a job that was submitted before.
+    pub fn job<R>(&self, id: JobId) -> JobHandle<R> {
+        JobHandle::new(id, false, self.clone())
+    }
+
+    pub(crate) fn describe<R>(&self, call: &Call<R>) -> Result<NewJob, SubmitError> {
+        let payload = call.payload().map_err(crate::CallError::into_submit_error)?;
+        let mut job = NewJob::new(payload);
+        job.spec.max_retries = self.0.options.retry.max_retries;
+        job.spec.backoff = self.0.options.retry.backoff;
+        job.spec.caller_principal = self.0.principal.as_ref().and_then(|principal| principal.caller_principal());
+        apply(call.job_defaults(), &mut job).map_err(|error| SubmitError::Invalid(error.into()))?;
+        Ok(job)
+    }
+
+    /// Whether a submission may be stored at all.
+    pub(crate) fn check(&self, submission: &Submission) -> Result<(), SubmitError> {
+        submission.validate(&self.0.options.limits)?;
+        for job in &submission.jobs {
+            let calls = [Some(&job.spec.payload), job.spec.on_success.as_ref(), job.spec.on_failure.as_ref()];
+            for call in calls.into_iter().flatten() {
+                if !self.0.policy.allows(call.target()) {
+                    return Err(SubmitError::Denied { target: call.target().to_string() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn insert(&self, submission: Submission) -> Result<Inserted, SubmitError> {
+        self.check(&submission)?;
+        let wakeup = Wakeup::of([&submission]);
+        let inserted = self.0.inserts.send(submission).await?;
+        if inserted == Inserted::New {
+            self.wake(wakeup);
+        }
+        Ok(inserted)
+    }
+
+    fn wake(&self, wakeup: Wakeup) {
+        if let Some(priority) = wakeup.now {
+            self.ring(priority);
+        }
+        if let Some(delay) = wakeup.later {
+            self.0.alarm.set(delay);
+        }
+    }
+
+    /// Tells this node and the others that there is work. A hint: nobody waits for it, and a lost one costs a poll.
+    fn ring(&self, priority: JobPriority) {
+        self.0.bell.notify_one();
+        let cluster = Arc::clone(&self.0.cluster);
+        tokio::spawn(async move {
+            if let Err(error) = cluster.notify_new_work(priority).await {
+                tracing::debug!(%error, "a wakeup was not sent");
+            }
+        });
+    }
+
+    pub(crate) fn handle<R>(
+        &self,
+        submission: &Submission,
+        inserted: Inserted,
+    ) -> Result<JobHandle<R>, SubmitError> {
+        let id = submission.id().ok_or(InvalidSubmission::Empty)?;
+        match inserted {
+            Inserted::New | Inserted::AlreadyFired => Ok(JobHandle::new(id, false, self.clone())),
+            Inserted::Existing(first) => Ok(JobHandle::new(first, true, self.clone())),
+            Inserted::KeyTaken { holder } => {
+                let key = submission.jobs.iter().find_map(|job| job.spec.business_key.as_ref());
+                Err(SubmitError::KeyTaken { key: key.map(ToString::to_string).unwrap_or_default(), holder })
+            }
+            Inserted::Refused(refusal) => Err(SubmitError::Refused(refusal)),
+        }
+    }
+
+    /// Calls a job off: at once if it has not started; a running body is told to stop. `false` if it has ended.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn cancel(&self, id: JobId, reason: &str) -> Result<bool, ControlError> {
+        let reason = Sanitized::new(&*self.0.sanitizer, &JobFailure::new("", reason));
+        let before = self.find(id).await?;
+        let verdicts = self.0.store.cancel(&[Target::from(id)], &reason).await?;
+        let (done, running) = match verdicts.first() {
+            Some(CancelVerdict::Canceled { .. }) => (true, false),
+            Some(CancelVerdict::Requested { .. }) => (true, true),
+            _ => (false, false),
+        };
+        if running {
+            (self.0.stop)(id);
+            self.tell(before, |_| JobEventKind::Cancelling);
+        } else if done {
+            self.tell(before, |job| JobEventKind::Cancelled { previous_status: job.status, execution_time: None });
+        }
+        Ok(done)
+    }
+
+    /// Sets a job aside that has not started, or has failed. `true` also if it was set aside before.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn pause(&self, id: JobId) -> Result<bool, ControlError> {
+        let verdict = self.0.store.pause(&[Target::from(id)]).await?.into_iter().next();
+        if matches!(verdict, Some(PauseVerdict::Paused)) {
+            let job = self.find(id).await?;
+            self.tell(job, |_| JobEventKind::Paused);
+        }
+        Ok(matches!(verdict, Some(PauseVerdict::Paused | PauseVerdict::AlreadyPaused)))
+    }
+
+    /// Gives a job back what it was before it was set aside. `false` if it was not.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn resume(&self, id: JobId) -> Result<bool, ControlError> {
+        let verdict = self.0.store.resume(&[Target::from(id)]).await?.into_iter().next();
+        let Some(ResumeVerdict::Resumed(status)) = verdict else { return Ok(false) };
+        if status == JobStatus::Pending {
+            self.ring(JobPriority::Normal);
+        }
+        let job = self.find(id).await?;
+        self.tell(job, |_| JobEventKind::Resumed);
+        Ok(true)
+    }
+
+    /// Runs a job again that has failed for good, as if it had never been tried. `false` if it has not.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn retry(&self, id: JobId) -> Result<bool, ControlError> {
+        let verdict = self.0.store.retry(&[Target::from(id)]).await?.into_iter().next();
+        let retried = matches!(verdict, Some(RetryVerdict::Retried { .. }));
+        if retried {
+            self.ring(JobPriority::Normal);
+        }
+        Ok(retried)
+    }
+
+    async fn find(&self, id: JobId) -> Result<Option<Job>, ControlError> {
+        Ok(self.0.store.find(&[id]).await?.pop().flatten())
+    }
+
+    fn tell(&self, job: Option<Job>, kind: impl FnOnce(&Job) -> JobEventKind) {
+        let Some(job) = job else { return };
+        let header = EventHeader {
+            job_id: job.spec.id,
+            business_key: job.spec.business_key.clone(),
+            job_type: job.spec.job_type,
+            priority: job.spec.priority,
+            node: job.picked_by.clone(),
+            at: Timestamp::node_now(),
+        };
+        self.0.events.publish(&JobEvent::new(header, kind(&job)));
+    }
+}
+
+/// Who should look, and when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Wakeup {
+    /// The highest priority among jobs that are due now, or critical.
+    now: Option<JobPriority>,
+    /// When the first of the others is due.
+    later: Option<Duration>,
+}
+
+impl Wakeup {
+    fn of<'a>(submissions: impl IntoIterator<Item = &'a Submission>) -> Self {
+        let mut wakeup = Self::default();
+        for job in submissions.into_iter().flat_map(|submission| &submission.jobs) {
+            let delay = match job.due {
+                Due::After(delay) => delay,
+                Due::At(instant) => instant.since(Timestamp::node_now()),
+            };
+            let priority = job.spec.priority;
+            if delay.is_zero() || priority == JobPriority::Critical {
+                wakeup.now = wakeup.now.max(Some(priority));
+            }
+            if !delay.is_zero() {
+                wakeup.later = Some(wakeup.later.map_or(delay, |later| later.min(delay)));
+            }
+        }
+        wakeup
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("store", &self.0.store.name()).finish_non_exhaustive()
+    }
+}

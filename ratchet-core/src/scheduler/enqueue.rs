@@ -1,0 +1,248 @@
+//! Describing a job before it is submitted.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ratchet_api::{
+    Backoff, BusinessKey, Due, Enlist, IdempotencyKey, Inserted, InvalidName, InvalidSubmission, JobId, JobPriority,
+    JsonText, NewJob, QueueName, ResourceName, SubmitError, Submission, Tag, Timestamp,
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{Call, CallError, Client, JobContext, JobDefaults, JobHandle};
+
+/// A job that is not submitted yet. Nothing is stored before [`submit`](Self::submit).
+///
+/// A mistake, such as a name that no store takes, is told by the submission, and the first one counts.
+#[must_use = "a job is stored by `submit`"]
+pub struct Enqueue<R> {
+    client: Client,
+    job: Result<NewJob, SubmitError>,
+    params: BTreeMap<String, Value>,
+    supersedes: Option<JobId>,
+    call: std::marker::PhantomData<fn() -> R>,
+}
+
+impl<R> Enqueue<R> {
+    pub(crate) fn new(client: Client, call: &Call<R>) -> Self {
+        let job = client.describe(call);
+        Self { client, job, params: BTreeMap::new(), supersedes: None, call: std::marker::PhantomData }
+    }
+
+    /// How urgent it is.
+    pub fn priority(self, priority: JobPriority) -> Self {
+        self.with(|job| job.spec.priority = priority)
+    }
+
+    /// The queue that it waits in.
+    pub fn queue(self, name: impl Into<String>) -> Self {
+        self.named(QueueName::new(name), |job, queue| job.spec.queue = queue)
+    }
+
+    /// How often it is tried again after a failure.
+    pub fn max_retries(self, retries: u32) -> Self {
+        self.with(|job| job.spec.max_retries = retries)
+    }
+
+    /// How long it waits before a retry.
+    pub fn backoff(self, backoff: Backoff) -> Self {
+        self.with(|job| job.spec.backoff = backoff)
+    }
+
+    /// How long an attempt may take; zero for no limit.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.with(|job| job.spec.timeout = Some(timeout))
+    }
+
+    /// Starts it no sooner than this from now.
+    pub fn delay(self, delay: Duration) -> Self {
+        self.with(|job| job.due = Due::After(delay))
+    }
+
+    /// Starts it no sooner than this instant.
+    pub fn at(self, instant: Timestamp) -> Self {
+        self.with(|job| job.due = Due::At(instant))
+    }
+
+    /// Does not start it after this instant: it is cancelled instead.
+    pub fn expires_at(self, instant: Timestamp) -> Self {
+        self.with(|job| job.spec.expires_at = Some(instant))
+    }
+
+    /// Of all submissions with this key, ever, only the first makes a job. A blank key is none.
+    pub fn idempotency_key(self, key: impl Into<String>) -> Self {
+        match not_blank(key) {
+            Some(key) => self.named(IdempotencyKey::new(key), |job, key| job.spec.idempotency_key = Some(key)),
+            None => self,
+        }
+    }
+
+    /// At most one live job has this key. A blank key is none.
+    pub fn business_key(self, key: impl Into<String>) -> Self {
+        match not_blank(key) {
+            Some(key) => self.named(BusinessKey::new(key), |job, key| job.spec.business_key = Some(key)),
+            None => self,
+        }
+    }
+
+    /// The resource whose permits limit how many run at once in the cluster. A blank name is none.
+    pub fn resource(self, name: impl Into<String>) -> Self {
+        match not_blank(name) {
+            Some(name) => self.named(ResourceName::new(name), |job, name| job.spec.resource = Some(name)),
+            None => self,
+        }
+    }
+
+    /// A word to find it by. Blanks around it and upper case go; a blank word is none.
+    pub fn tag(self, word: impl AsRef<str>) -> Self {
+        let word = word.as_ref().trim().to_lowercase();
+        if word.is_empty() {
+            return self;
+        }
+        self.named(Tag::new(word), |job, tag| {
+            if !job.spec.tags.contains(&tag) {
+                job.spec.tags.push(tag);
+            }
+        })
+    }
+
+    /// Several words to find it by.
+    pub fn tags<T: AsRef<str>>(self, words: impl IntoIterator<Item = T>) -> Self {
+        words.into_iter().fold(self, |job, word| job.tag(word))
+    }
+
+    /// A value that the body reads by [`JobContext::param`].
+    pub fn param(mut self, name: impl Into<String>, value: impl Serialize) -> Self {
+        let name = name.into();
+        match serde_json::to_value(value) {
+            Ok(value) => {
+                self.params.insert(name, value);
+                self
+            }
+            Err(error) => self.wrong(SubmitError::Argument(format!("param `{name}` has no JSON form: {error}"))),
+        }
+    }
+
+    /// Runs when the job has succeeded, as a job of its own; [`JobContext::cause`] tells it of which.
+    pub fn on_success<T>(self, call: &Call<T>) -> Self {
+        match call.payload() {
+            Ok(payload) => self.with(|job| job.spec.on_success = Some(payload)),
+            Err(error) => self.wrong(error.into_submit_error()),
+        }
+    }
+
+    /// Runs when the job has failed for good, as a job of its own; [`JobContext::cause`] tells it of which.
+    pub fn on_failure<T>(self, call: &Call<T>) -> Self {
+        match call.payload() {
+            Ok(payload) => self.with(|job| job.spec.on_failure = Some(payload)),
+            Err(error) => self.wrong(error.into_submit_error()),
+        }
+    }
+
+    /// Takes the place of a job that has not started, which is cancelled.
+    pub const fn replacing(mut self, old: JobId) -> Self {
+        self.supersedes = Some(old);
+        self
+    }
+
+    /// Stores the job.
+    ///
+    /// # Errors
+    /// See [`SubmitError`]. A duplicate idempotency key is none: the handle is of the job that has it.
+    pub async fn submit(self) -> Result<JobHandle<R>, SubmitError> {
+        let client = self.client.clone();
+        let submission = self.submission()?;
+        let inserted = client.insert(submission.clone()).await?;
+        client.handle(&submission, inserted)
+    }
+
+    /// Stores the job inside a transaction of yours: it exists once you commit, and never if you do not.
+    ///
+    /// # Errors
+    /// See [`SubmitError`].
+    pub async fn submit_in<M>(self, tx: &mut impl Enlist<M>) -> Result<JobHandle<R>, SubmitError> {
+        let client = self.client.clone();
+        let submission = self.submission()?;
+        let inserted = tx.insert_in(&*client.shared_store(), std::slice::from_ref(&submission)).await?;
+        let inserted = inserted.into_iter().next().unwrap_or(Inserted::New);
+        client.handle(&submission, inserted)
+    }
+
+    /// Stores the job together with the outcome of the job that runs in `ctx`, if that succeeds.
+    ///
+    /// # Errors
+    /// See [`SubmitError`]. A key that is taken is found out with the outcome, and then this job is not stored.
+    pub fn submit_with(self, ctx: &JobContext) -> Result<JobId, SubmitError> {
+        let client = self.client.clone();
+        let submission = self.submission()?;
+        client.check(&submission)?;
+        let id = submission.id().ok_or(InvalidSubmission::Empty)?;
+        ctx.add(submission);
+        Ok(id)
+    }
+
+    fn submission(self) -> Result<Submission, SubmitError> {
+        let mut job = self.job?;
+        if !self.params.is_empty() {
+            let params = JsonText::of(&self.params).map_err(|error| SubmitError::Argument(error.to_string()))?;
+            job.spec.params = Some(params);
+        }
+        let mut submission = Submission::single(job);
+        submission.supersedes = self.supersedes;
+        Ok(submission)
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut NewJob)) -> Self {
+        if let Ok(job) = &mut self.job {
+            change(job);
+        }
+        self
+    }
+
+    fn named<T>(self, name: Result<T, InvalidName>, change: impl FnOnce(&mut NewJob, T)) -> Self {
+        match name {
+            Ok(name) => self.with(|job| change(job, name)),
+            Err(error) => self.wrong(SubmitError::Invalid(error.into())),
+        }
+    }
+
+    fn wrong(mut self, error: SubmitError) -> Self {
+        if self.job.is_ok() {
+            self.job = Err(error);
+        }
+        self
+    }
+}
+
+fn not_blank(text: impl Into<String>) -> Option<String> {
+    Some(text.into()).filter(|text| !text.trim().is_empty())
+}
+
+impl CallError {
+    pub(crate) fn into_submit_error(self) -> SubmitError {
+        match self {
+            Self::Name(name) => SubmitError::Invalid(name.into()),
+            argument @ Self::Argument { .. } => SubmitError::Argument(argument.to_string()),
+        }
+    }
+}
+
+/// Puts the defaults of a method into a job.
+pub(crate) fn apply(defaults: &JobDefaults, job: &mut NewJob) -> Result<(), InvalidName> {
+    let spec = &mut job.spec;
+    if let Some(queue) = &defaults.queue {
+        spec.queue = QueueName::new(queue.as_ref())?;
+    }
+    if let Some(resource) = &defaults.resource {
+        spec.resource = Some(ResourceName::new(resource.as_ref())?);
+    }
+    for tag in &defaults.tags {
+        spec.tags.push(Tag::new(tag.as_ref())?);
+    }
+    spec.priority = defaults.priority.unwrap_or(spec.priority);
+    spec.max_retries = defaults.max_retries.unwrap_or(spec.max_retries);
+    spec.backoff = defaults.backoff.unwrap_or(spec.backoff);
+    spec.timeout = defaults.timeout.or(spec.timeout);
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! Running a body: with a time limit, so that a panic is a failure, and so that it can be told to stop.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use ratchet_api::options::TimeoutOptions;
+use ratchet_api::spi::{Bean, ExecutorProvider};
+use ratchet_api::{JobFailure, JsonText, QueueName};
+use tokio::sync::oneshot;
+use tokio::time::{sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::JobContext;
+use crate::coordinator::slots::Slot;
+use crate::registry::{Body, BodyResult, Method};
+
+/// How a body ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// By itself.
+    Returned(BodyResult),
+    /// Its time was up.
+    TimedOut(Duration),
+    /// It was told to stop.
+    Stopped,
+}
+
+/// What a body runs with.
+pub(crate) struct Invocation<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) bean: Option<Bean>,
+    pub(crate) ctx: &'a JobContext,
+    pub(crate) args: JsonText,
+    pub(crate) queue: &'a QueueName,
+    pub(crate) executor: &'a dyn ExecutorProvider,
+    pub(crate) options: &'a TimeoutOptions,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) token: &'a CancellationToken,
+    /// Goes along with a body that blocks, because nothing can stop it.
+    pub(crate) slot: Arc<Slot>,
+}
+
+impl Invocation<'_> {
+    /// Runs the body until it ends, its time is up, or it was told to stop and did not within the grace.
+    pub(crate) async fn run(self) -> Ended {
+        let (ctx, options, timeout, token) = (self.ctx, self.options, self.timeout, self.token);
+        let mut body = Box::pin(self.body());
+        tokio::select! {
+            biased;
+            result = &mut body => return Ended::Returned(result),
+            limit = time_is_up(ctx, options, timeout) => {
+                token.cancel();
+                tracing::warn!(?limit, "the job takes longer than its timeout and is stopped");
+                // Whatever it still returns comes too late.
+                let _ = tokio::time::timeout(options.cancel_grace, body).await;
+                return Ended::TimedOut(limit);
+            }
+            () = token.cancelled() => {}
+        }
+        match tokio::time::timeout(options.cancel_grace, body).await {
+            Ok(result) => Ended::Returned(result),
+            Err(_) => Ended::Stopped,
+        }
+    }
+
+    async fn body(self) -> BodyResult {
+        let Self { method, bean, ctx, args, queue, executor, slot, .. } = self;
+        match &method.body {
+            Body::Async(body) => {
+                let _slot = slot;
+                // The call itself may panic, not only its future.
+                let called = catch_unwind(AssertUnwindSafe(|| body(bean, ctx.clone(), args)));
+                match called {
+                    Ok(future) => {
+                        let ended = AssertUnwindSafe(ctx.scope(future)).catch_unwind().await;
+                        ended.unwrap_or_else(|panic| Err(panicked(&*panic)))
+                    }
+                    Err(panic) => Err(panicked(&*panic)),
+                }
+            }
+            Body::Blocking(body) => {
+                let (body, ctx) = (Arc::clone(body), ctx.clone());
+                let (answer, answered) = oneshot::channel();
+                let work = move || {
+                    let _slot = slot;
+                    let run = || ctx.scope_blocking(|| body(bean, ctx.clone(), args));
+                    let ended = catch_unwind(AssertUnwindSafe(run));
+                    // Nobody waits any more after a timeout.
+                    let _ = answer.send(ended.unwrap_or_else(|panic| Err(panicked(&*panic))));
+                };
+                executor.spawn_blocking(queue, Box::new(work));
+                answered.await.unwrap_or_else(|_| Err(JobFailure::new("Lost", "the thread of the job is gone")))
+            }
+        }
+    }
+}
+
+/// Warns when most of the time has passed, and completes when all of it has. Never, without a limit.
+async fn time_is_up(ctx: &JobContext, options: &TimeoutOptions, timeout: Option<Duration>) -> Duration {
+    let (Some(deadline), Some(limit)) = (ctx.deadline(), timeout) else { return std::future::pending().await };
+    let percent = u32::from(options.soft_percent);
+    if percent < 100 {
+        sleep(limit * percent / 100).await;
+        tracing::warn!(percent, ?limit, "the job has used most of its time");
+    }
+    sleep_until(deadline).await;
+    limit
+}
+
+/// Text of a panic. Something that is not text says only that.
+fn panicked(panic: &(dyn Any + Send)) -> JobFailure {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    JobFailure::new("Panic", text.unwrap_or("the body panicked with something that is not text"))
+}

@@ -1,0 +1,343 @@
+//! One attempt: from a claim to a recorded outcome.
+
+mod decide;
+mod gates;
+mod invoke;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet_api::spi::GateRejection;
+use ratchet_api::store::Loaded;
+use ratchet_api::{
+    DeadReason, Edge, HandBackReason, Job, JobClaim, JobEventKind, JobFailure, JobStatus, JsonText, NewDlqAlert,
+    Recorded, Run, Verdict,
+};
+use tokio::time::Instant;
+use tracing::Instrument as _;
+
+use crate::JobContext;
+use crate::context::Opening;
+use crate::coordinator::slots::Slot;
+use crate::engine::{Engine, insist};
+use crate::outcome::{self, Conclusion};
+use decide::{Decision, RetryTerms, decide};
+use invoke::{Ended, Invocation};
+
+/// One attempt at a claimed job.
+pub(crate) struct Attempt {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) claim: JobClaim,
+    pub(crate) slot: Slot,
+}
+
+/// Why a body does not run, or how it failed.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// Back with nothing consumed.
+    HandBack { delay: Duration, reason: HandBackReason },
+    /// A failure: the retry rules decide.
+    Failed(JobFailure),
+    /// A failure without a second chance.
+    Dead(JobFailure, DeadReason),
+    /// Called off, for this reason.
+    Canceled(&'static str),
+    /// Somebody else's by now: nothing is written.
+    Lost,
+}
+
+/// A job as it was loaded, with the edges that lead from it.
+struct Subject {
+    job: Arc<Job>,
+    edges: Vec<Edge>,
+}
+
+/// A body that returned.
+struct Done {
+    result: Option<JsonText>,
+    ctx: JobContext,
+}
+
+impl Attempt {
+    /// Runs it. Every log line of it carries the job and the node.
+    pub(crate) async fn run(self) {
+        let span = tracing::info_span!("job", job = %self.claim.id, node = %self.engine.owner);
+        self.run_in_span().instrument(span).await;
+    }
+
+    async fn run_in_span(self) {
+        let Self { engine, claim, slot } = self;
+        let running = engine.begin(claim.id);
+        let subject = match load(&engine, &claim).await {
+            Ok(subject) => subject,
+            Err(stop) => return settle_unloaded(&engine, &claim, stop).await,
+        };
+        let started = Instant::now();
+        let steps = steps(&engine, &claim, &subject, &running.token, Arc::new(slot)).await;
+        let run = Some(started.elapsed()).filter(|_| ran(&steps)).map(|ran_for| (started, ran_for));
+        let Some(conclusion) = conclude(&engine, &claim, &subject, steps) else { return };
+        record(&engine, &claim, subject, &conclusion, run).await;
+    }
+}
+
+/// Whether a body was begun.
+fn ran(steps: &Result<Done, Stop>) -> bool {
+    matches!(steps, Ok(_) | Err(Stop::Failed(_)))
+}
+
+/// The steps of an attempt, in the order of the specification. The span around them is the first; the outcome, with
+/// which the store takes the permit back, and the end of this function, with which the context goes, are the last.
+async fn steps(
+    engine: &Engine,
+    claim: &JobClaim,
+    subject: &Subject,
+    token: &tokio_util::sync::CancellationToken,
+    slot: Arc<Slot>,
+) -> Result<Done, Stop> {
+    let Subject { job, .. } = subject;
+    let payload = &job.spec.payload;
+    let method = engine.registry.find(payload.target(), payload.method()).cloned();
+    let ctx = open(engine, claim, job, token);
+    if claim.cancel_requested {
+        return Err(Stop::Canceled("cancelled before it started"));
+    }
+    if claim.expired {
+        return Err(Stop::Canceled("it expired before it started"));
+    }
+    let admission = gates::breaker(engine, method.as_deref())
+        .inspect_err(|_| engine.plugs.metrics.gate_rejected(payload.target(), GateRejection::BreakerOpen))?;
+    gates::permit(engine, claim, job).await?;
+    gates::policy(engine, payload.target())?;
+    let (method, bean) = gates::resolve(engine, payload.target(), method)?;
+    let call = engine.plugs.resolver.to_invocation(payload);
+    let call = call.map_err(|error| Stop::Failed(JobFailure::new("UndecodablePayload", error.to_string())))?;
+
+    engine.publish(claim, JobEventKind::Started);
+    engine.plugs.metrics.started(payload.target(), claim.picked_at.since(claim.scheduled_time));
+    let invocation = Invocation {
+        method: &method,
+        bean,
+        ctx: &ctx,
+        args: call.args,
+        queue: &claim.queue,
+        executor: &*engine.plugs.executor,
+        options: &engine.options.timeout,
+        timeout: engine.timeout(job),
+        token,
+        slot,
+    };
+    let ended = invocation.run().await;
+    engine.journal.append(claim.id, ctx.take_lines()).await;
+    match ended {
+        Ended::Returned(Ok(result)) => {
+            admission.report(None);
+            Ok(Done { result, ctx })
+        }
+        Ended::Returned(Err(failure)) => {
+            let counts = !matches!(failure.retry_advice(), ratchet_api::RetryAdvice::Snooze(_));
+            admission.report(Some(&failure).filter(|_| counts));
+            Err(Stop::Failed(failure))
+        }
+        Ended::TimedOut(limit) => {
+            let failure = JobFailure::new("Timeout", format!("the job took longer than {limit:?}"));
+            admission.report(Some(&failure));
+            Err(Stop::Failed(failure))
+        }
+        Ended::Stopped if engine.drain.has_lease() => Err(Stop::Canceled("cancelled while it ran")),
+        Ended::Stopped => Err(Stop::Lost),
+    }
+}
+
+/// Reads the job that was claimed, and with it whether it was cancelled meanwhile.
+async fn load(engine: &Engine, claim: &JobClaim) -> Result<Subject, Stop> {
+    let loaded = insist(engine, "load", || engine.loads.send((claim.id, claim.fence))).await;
+    match loaded.ok_or(Stop::Lost)? {
+        Loaded::Job(job, edges) => Ok(Subject { job: Arc::from(job), edges }),
+        Loaded::CancelRequested => Err(Stop::Canceled("cancelled before it started")),
+        Loaded::Lost => Err(Stop::Lost),
+        Loaded::Corrupt(problem) => Err(Stop::Dead(
+            JobFailure::new("CorruptRow", problem),
+            DeadReason::DoNotRetry,
+        )),
+    }
+}
+
+fn open(engine: &Engine, claim: &JobClaim, job: &Arc<Job>, token: &tokio_util::sync::CancellationToken) -> JobContext {
+    JobContext::open(Opening {
+        job: Arc::clone(job),
+        node: engine.owner.clone(),
+        attempt: claim.attempts + 1,
+        timeout: engine.timeout(job),
+        cancelled: token.clone(),
+        journal: engine.journal.clone(),
+    })
+}
+
+/// What the attempt came to; nothing if it is not ours to say any more.
+fn conclude(
+    engine: &Engine,
+    claim: &JobClaim,
+    subject: &Subject,
+    steps: Result<Done, Stop>,
+) -> Option<Conclusion> {
+    let spec = &subject.job.spec;
+    let target = spec.payload.target().as_str();
+    let stop = match steps {
+        Ok(done) => {
+            return Some(Conclusion::Succeeded { result: done.result, submissions: done.ctx.take_submissions() });
+        }
+        Err(stop) => stop,
+    };
+    let failure = match stop {
+        Stop::Failed(failure) => failure,
+        other => return early(engine, target, other),
+    };
+    let chance = engine.options.retry.jitter.then(rand::random);
+    let terms = RetryTerms { max_retries: spec.max_retries, backoff: spec.backoff, chance };
+    let error = engine.error_record(target, &failure);
+    if let Some(reason) = failure.retry_advice().never() {
+        tracing::warn!(reason, "the error forbids a retry");
+    }
+    Some(match decide(&failure, claim.attempts + 1, terms, &*engine.plugs.retry) {
+        Decision::Retry(delay) => Conclusion::Retry { delay, error },
+        Decision::Dead(reason) => Conclusion::Dead { error, reason },
+        Decision::Snooze(delay) => Conclusion::HandBack { delay, reason: HandBackReason::Snoozed },
+    })
+}
+
+/// What an attempt without a body came to.
+fn early(engine: &Engine, target: &str, stop: Stop) -> Option<Conclusion> {
+    match stop {
+        Stop::HandBack { delay, reason } => Some(Conclusion::HandBack { delay, reason }),
+        Stop::Dead(failure, reason) => {
+            Some(Conclusion::Dead { error: engine.error_record(target, &failure), reason })
+        }
+        Stop::Failed(failure) => {
+            let error = engine.error_record(target, &failure);
+            Some(Conclusion::Dead { error, reason: DeadReason::DoNotRetry })
+        }
+        Stop::Canceled(reason) => Some(Conclusion::Canceled { reason: engine.journal.sanitized(reason) }),
+        Stop::Lost => {
+            tracing::warn!("the lease of this job is lost; its outcome is not written");
+            None
+        }
+    }
+}
+
+/// Settles a job that could not be read.
+async fn settle_unloaded(engine: &Engine, claim: &JobClaim, stop: Stop) {
+    let Some(conclusion) = early(engine, "", stop) else { return };
+    let outcome = outcome::bare(claim, &conclusion, None);
+    if let Some(verdict) = insist(engine, "commit", || engine.commits.send(outcome.clone())).await {
+        publish(engine, claim, &conclusion, verdict, None);
+    }
+}
+
+/// Records the outcome, and decides anew if an edge was added meanwhile.
+async fn record(
+    engine: &Engine,
+    claim: &JobClaim,
+    mut subject: Subject,
+    conclusion: &Conclusion,
+    run: Option<(Instant, Duration)>,
+) {
+    loop {
+        let run_now = run.map(|(started, ran_for)| Run { started_ago: started.elapsed(), ran_for });
+        let outcome = outcome::of(claim, &subject.job, &subject.edges, conclusion, run_now);
+        match insist(engine, "commit", || engine.commits.send(outcome.clone())).await {
+            None => return,
+            Some(Verdict::EdgesChanged(edges)) => subject.edges = edges,
+            Some(verdict) => {
+                alert(engine, claim, conclusion, &verdict).await;
+                return publish(engine, claim, conclusion, verdict, run.map(|(_, ran_for)| ran_for));
+            }
+        }
+    }
+}
+
+/// Records a dead letter for those who look after them. Trouble with that changes nothing about the job.
+async fn alert(engine: &Engine, claim: &JobClaim, conclusion: &Conclusion, verdict: &Verdict) {
+    let (Conclusion::Dead { error, .. }, Verdict::Recorded(_)) = (conclusion, verdict) else { return };
+    let alert = NewDlqAlert {
+        job: claim.id,
+        error_hash: error_hash(error.message.as_str()),
+        fingerprint: error.fingerprint.clone(),
+        window: engine.options.retry.alert_window,
+    };
+    match engine.store.record_alerts(&[alert]).await {
+        Ok(answers) if answers.iter().any(|alerted| alerted.notify) => {
+            tracing::error!(error = %error.message, "dead letter");
+        }
+        Ok(_) => tracing::debug!(error = %error.message, "dead letter, like others of late"),
+        Err(trouble) => tracing::warn!(%trouble, "the alert is not stored"),
+    }
+}
+
+/// The first 8 bytes of the SHA-256 of a text.
+fn error_hash(text: &str) -> String {
+    use sha2::{Digest as _, Sha256};
+    Sha256::digest(text.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Tells what was recorded, and wakes whoever may now have work.
+fn publish(
+    engine: &Engine,
+    claim: &JobClaim,
+    conclusion: &Conclusion,
+    verdict: Verdict,
+    ran_for: Option<Duration>,
+) {
+    let recorded = match verdict {
+        Verdict::Recorded(recorded) => recorded,
+        Verdict::AlreadyRecorded => Recorded::default(),
+        Verdict::CanceledInstead => return engine.publish(claim, cancelled(ran_for)),
+        Verdict::LeaseLost | Verdict::EdgesChanged(_) => {
+            tracing::warn!("the lease of this job is lost; its outcome is not recorded");
+            return;
+        }
+    };
+    if !recorded.released.is_empty() || !recorded.submitted.is_empty() {
+        engine.bell.notify_one();
+    }
+    if let Conclusion::Retry { delay, .. } | Conclusion::HandBack { delay, .. } = conclusion {
+        engine.alarm.set(*delay);
+    }
+    for kind in kinds(claim, conclusion, &recorded, ran_for) {
+        engine.publish(claim, kind);
+    }
+}
+
+fn cancelled(ran_for: Option<Duration>) -> JobEventKind {
+    JobEventKind::Cancelled { previous_status: JobStatus::Running, execution_time: ran_for }
+}
+
+/// The events of a recorded conclusion, in order: a failure first, then what follows from it.
+fn kinds(
+    claim: &JobClaim,
+    conclusion: &Conclusion,
+    recorded: &Recorded,
+    ran_for: Option<Duration>,
+) -> Vec<JobEventKind> {
+    let attempt = claim.attempts + 1;
+    match conclusion {
+        Conclusion::Succeeded { .. } => {
+            vec![JobEventKind::Completed { execution_time: ran_for.unwrap_or_default() }]
+        }
+        Conclusion::Retry { error, .. } => {
+            let error = error.message.to_string();
+            let failed = JobEventKind::Failed { error: error.clone(), attempt };
+            match recorded.next_due {
+                Some(next_scheduled_time) => {
+                    vec![failed, JobEventKind::Retrying { error, attempt, next_scheduled_time }]
+                }
+                None => vec![failed],
+            }
+        }
+        Conclusion::Dead { error, .. } => {
+            let error = error.message.to_string();
+            vec![JobEventKind::Failed { error: error.clone(), attempt }, JobEventKind::DeadLettered { error, attempt }]
+        }
+        Conclusion::HandBack { .. } => Vec::new(),
+        Conclusion::Canceled { .. } => vec![cancelled(ran_for)],
+    }
+}

@@ -1,0 +1,140 @@
+//! What stands in the parentheses of the attributes.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::{Error, Ident, LitInt, LitStr, Token, bracketed};
+
+use crate::duration;
+
+/// `#[jobs(target = "…")]`
+pub(crate) struct ServiceArguments {
+    pub(crate) target: LitStr,
+}
+
+impl Parse for ServiceArguments {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let missing = "give the name that is stored: #[jobs(target = \"billing.Payments\")]";
+        let name: Ident = input.parse().map_err(|error| Error::new(error.span(), missing))?;
+        if name != "target" {
+            return Err(Error::new(name.span(), missing));
+        }
+        input.parse::<Token![=]>()?;
+        let target = input.parse()?;
+        input.parse::<Option<Token![,]>>()?;
+        Ok(Self { target })
+    }
+}
+
+/// `#[job(…)]`
+#[derive(Default)]
+pub(crate) struct JobOptions {
+    /// Only on functions.
+    pub(crate) target: Option<LitStr>,
+    pub(crate) name: Option<LitStr>,
+    pub(crate) aliases: Vec<LitStr>,
+    pub(crate) breaker: Option<LitStr>,
+    pub(crate) blocking: bool,
+    defaults: Vec<TokenStream>,
+}
+
+impl Parse for JobOptions {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let mut options = Self::default();
+        while !input.is_empty() {
+            options.option(input)?;
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        Ok(options)
+    }
+}
+
+impl JobOptions {
+    fn option(&mut self, input: ParseStream<'_>) -> syn::Result<()> {
+        let name: Ident = input.parse()?;
+        if name == "blocking" {
+            self.blocking = true;
+            return Ok(());
+        }
+        input.parse::<Token![=]>()?;
+        match name.to_string().as_str() {
+            "target" => self.target = Some(input.parse()?),
+            "name" => self.name = Some(input.parse()?),
+            "breaker" => self.breaker = Some(input.parse()?),
+            "aliases" => self.aliases = texts(input)?,
+            "max_retries" => {
+                let retries: LitInt = input.parse()?;
+                let retries: u32 = retries.base10_parse()?;
+                self.defaults.push(quote!(defaults.max_retries = ::core::option::Option::Some(#retries);));
+            }
+            "backoff" => {
+                let backoff = duration::backoff(&input.parse()?)?;
+                self.defaults.push(quote!(defaults.backoff = ::core::option::Option::Some(#backoff);));
+            }
+            "timeout" => {
+                let timeout = duration::duration(&input.parse()?)?;
+                self.defaults.push(quote!(defaults.timeout = ::core::option::Option::Some(#timeout);));
+            }
+            "queue" => {
+                let queue: LitStr = input.parse()?;
+                self.defaults.push(quote!(defaults.queue = ::core::option::Option::Some(#queue.into());));
+            }
+            "resource" => {
+                let resource: LitStr = input.parse()?;
+                self.defaults.push(quote!(defaults.resource = ::core::option::Option::Some(#resource.into());));
+            }
+            "priority" => {
+                let priority = priority(&input.parse()?)?;
+                self.defaults.push(quote!(defaults.priority = ::core::option::Option::Some(#priority);));
+            }
+            "tags" => {
+                let tags = texts(input)?;
+                self.defaults.push(quote!(defaults.tags = ::std::vec![#(#tags.into()),*];));
+            }
+            _ => {
+                return Err(Error::new(
+                    name.span(),
+                    "no such option; there are max_retries, backoff, timeout, queue, priority, resource, tags, breaker, \
+                     blocking, name and aliases",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// An expression of the defaults.
+    pub(crate) fn defaults(&self) -> TokenStream {
+        let changes = &self.defaults;
+        quote! {{
+            #[allow(unused_mut)]
+            let mut defaults = ::ratchet_core::JobDefaults::default();
+            #(#changes)*
+            defaults
+        }}
+    }
+}
+
+fn texts(input: ParseStream<'_>) -> syn::Result<Vec<LitStr>> {
+    let content;
+    bracketed!(content in input);
+    Ok(Punctuated::<LitStr, Token![,]>::parse_terminated(&content)?.into_iter().collect())
+}
+
+fn priority(text: &LitStr) -> syn::Result<TokenStream> {
+    let variant = match text.value().as_str() {
+        "lowest" => "Lowest",
+        "low" => "Low",
+        "normal" => "Normal",
+        "high" => "High",
+        "critical" => "Critical",
+        _ => {
+            let known = "a priority is \"lowest\", \"low\", \"normal\", \"high\" or \"critical\"";
+            return Err(Error::new(text.span(), known));
+        }
+    };
+    let variant = Ident::new(variant, text.span());
+    Ok(quote!(::ratchet_core::JobPriority::#variant))
+}

@@ -1,0 +1,100 @@
+//! The macros of Ratchet. Use them through `ratchet_core`, which also explains them.
+
+mod attributes;
+mod duration;
+mod error;
+mod function;
+mod method;
+mod service;
+
+use proc_macro::TokenStream;
+use syn::parse_macro_input;
+
+/// Makes the `#[job]` methods of an `impl` block jobs.
+///
+/// ```
+/// use ratchet_core::{JobContext, JobFailure, jobs};
+///
+/// struct Mailer;
+///
+/// #[jobs(target = "mail.Mailer")]
+/// impl Mailer {
+///     /// Sends a letter.
+///     #[job(max_retries = 5, backoff = "exponential 30s", timeout = "5m")]
+///     pub async fn send(&self, ctx: &JobContext, to: String) -> Result<u32, JobFailure> {
+///         ctx.info("sending");
+///         Ok(to.len() as u32)
+///     }
+/// }
+///
+/// let call = Mailer::job().send("jane".to_owned());
+/// assert_eq!(call.payload()?.text().as_str(), r#"{"target":"mail.Mailer","method":"send","args":["jane"]}"#);
+/// # Ok::<_, ratchet_core::CallError>(())
+/// ```
+///
+/// `target` is the name that is stored. It stays when the type is renamed, so give it a name of its own.
+///
+/// A method takes `&self`, then `&JobContext` if it wants one, then up to eight arguments that serde can store. It
+/// returns a `Result` whose error is a `JobError` or a `JobFailure`, or nothing. It stays an ordinary method that a
+/// test can call.
+///
+/// Options of `#[job]`, all of them defaults that a submission can change: `max_retries = 5`,
+/// `backoff = "exponential 30s"` or `"fixed 10s"`, `timeout = "5m"`, `queue = "mail"`, `priority = "high"`,
+/// `resource = "smtp"`, `tags = ["a", "b"]`. And about the method itself: `breaker = "smtp"` (the service that a circuit
+/// breaker protects), `blocking` (it runs on a thread where it may block), `name = "send"` (the stored name),
+/// `aliases = ["deliver", "old.Target.deliver"]` (names under which waiting jobs may know it).
+#[proc_macro_attribute]
+pub fn jobs(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let arguments = parse_macro_input!(arguments as attributes::ServiceArguments);
+    let block = parse_macro_input!(item as syn::ItemImpl);
+    service::expand(&arguments, block).unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+/// Makes a function a job. Inside a `#[jobs]` block it marks a method; see there for its options.
+///
+/// ```
+/// use ratchet_core::{JobFailure, job};
+///
+/// #[job(target = "reports", max_retries = 1)]
+/// pub async fn rebuild(year: u16) -> Result<(), JobFailure> {
+///     Ok(())
+/// }
+///
+/// let call = rebuild::job(2026);
+/// assert_eq!(call.payload()?.text().as_str(), r#"{"target":"reports","method":"rebuild","args":[2026]}"#);
+/// # Ok::<_, ratchet_core::CallError>(())
+/// ```
+///
+/// It is registered by `.function::<rebuild>()`.
+#[proc_macro_attribute]
+pub fn job(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let options = parse_macro_input!(arguments as attributes::JobOptions);
+    let function = parse_macro_input!(item as syn::ItemFn);
+    function::expand(&options, &function).unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+/// Says of an error what it means for a retry.
+///
+/// ```
+/// use ratchet_core::JobError;
+///
+/// #[derive(Debug, thiserror::Error, JobError)]
+/// enum PayError {
+///     #[error("card declined")]
+///     #[do_not_retry("declined by the issuer")]
+///     Declined,
+///     #[error("gateway: {0}")]
+///     Gateway(String),
+/// }
+///
+/// assert_eq!(PayError::Declined.retry_advice().never(), Some("declined by the issuer"));
+/// assert_eq!(PayError::Gateway("down".into()).retry_advice().never(), None);
+/// ```
+///
+/// `#[do_not_retry]` or `#[do_not_retry("reason")]` stands on a variant or on the whole type. A `#[from]` variant gives
+/// the answer of its inner error, if that is a `JobError`.
+#[proc_macro_derive(JobError, attributes(do_not_retry, from))]
+pub fn derive_job_error(item: TokenStream) -> TokenStream {
+    let item = parse_macro_input!(item as syn::DeriveInput);
+    error::expand(&item).unwrap_or_else(|error| error.to_compile_error()).into()
+}

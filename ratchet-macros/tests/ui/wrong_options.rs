@@ -1,0 +1,18 @@
+use ratchet_core::job;
+
+#[job(target = "a", timeout = "5 minutes")]
+async fn one() {}
+
+#[job(target = "a", backoff = "sometimes 5s")]
+async fn two() {}
+
+#[job(target = "a", priority = "urgent")]
+async fn three() {}
+
+#[job(target = "a", retries = 3)]
+async fn four() {}
+
+#[job]
+async fn five() {}
+
+fn main() {}
