@@ -140,7 +140,10 @@ impl<R> Clone for Call<R> {
 impl<R> fmt::Debug for Call<R> {
     /// Without the arguments, which may be nobody's business.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").field("target", &self.target).field("method", &self.method).finish_non_exhaustive()
+        f.debug_struct("Call")
+            .field("target", &self.target)
+            .field("method", &self.method)
+            .finish_non_exhaustive()
     }
 }
 
@@ -153,7 +156,10 @@ mod tests {
     #[test]
     fn arguments_are_kept_in_order_as_a_json_array() {
         let call: Call<()> = Call::new("a.B", "c").arg(&1).arg("x\"y").arg(&Option::<u8>::None);
-        assert_eq!(call.payload().unwrap().text().as_str(), r#"{"target":"a.B","method":"c","args":[1,"x\"y",null]}"#);
+        assert_eq!(
+            call.payload().unwrap().text().as_str(),
+            r#"{"target":"a.B","method":"c","args":[1,"x\"y",null]}"#
+        );
         let none: Call<()> = Call::new("a.B", "c");
         assert_eq!(none.payload().unwrap().text().as_str(), r#"{"target":"a.B","method":"c","args":[]}"#);
     }

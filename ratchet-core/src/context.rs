@@ -184,7 +184,12 @@ impl JobContext {
     }
 
     /// Tells how far the body is. Readers see the last word; trouble with the store is logged and no failure.
-    pub async fn progress(&self, done: u64, total: impl Into<Option<u64>>, message: impl Into<Option<String>>) {
+    pub async fn progress(
+        &self,
+        done: u64,
+        total: impl Into<Option<u64>>,
+        message: impl Into<Option<String>>,
+    ) {
         let progress = Progress { done, total: total.into(), message: message.into() };
         self.0.journal.report(self.job_id(), self.fence(), progress).await;
     }

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ratchet_api::options::RatchetOptions;
 use ratchet_api::spi::{
-    BeanResolver, CallerPrincipalResolver, ClassPolicy, ClusterCoordinator, ErrorSanitizer, ExecutorProvider, JobInvocationResolver,
-    MetricsSink, ResilienceStrategy, RetryPolicy,
+    BeanResolver, CallerPrincipalResolver, ClassPolicy, ClusterCoordinator, ErrorSanitizer, ExecutorProvider,
+    JobInvocationResolver, MetricsSink, ResilienceStrategy, RetryPolicy,
 };
 use ratchet_api::store::{JobStore, Loaded, Permit, PermitRequest};
 use ratchet_api::{
-    ErrorRecord, EventHeader, Fence, Job, JobClaim, JobEvent, JobEventKind, JobFailure, JobId, Outcome, Owner,
-    Sanitized, StoreResult, TargetName, Timestamp, Verdict,
+    ErrorRecord, EventHeader, Fence, Job, JobClaim, JobEvent, JobEventKind, JobFailure, JobId, Outcome,
+    Owner, Sanitized, StoreResult, TargetName, Timestamp, Verdict,
 };
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -76,7 +76,6 @@ impl Engine {
         plugs: Plugs,
         events: Events,
         slots: Slots,
-        bell: Arc<Notify>,
     ) -> Self {
         Self {
             loads: loads(&store),
@@ -85,6 +84,7 @@ impl Engine {
             journal: Journal::new(&store, Arc::clone(&plugs.sanitizer)),
             drain: Drain::default(),
             alarm: Arc::default(),
+            bell: Arc::default(),
             running: Mutex::default(),
             unknown: Mutex::default(),
             store,
@@ -94,7 +94,6 @@ impl Engine {
             plugs,
             events,
             slots,
-            bell,
         }
     }
 

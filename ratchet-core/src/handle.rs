@@ -125,6 +125,9 @@ impl<R> Clone for JobHandle<R> {
 
 impl<R> fmt::Debug for JobHandle<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JobHandle").field("id", &self.id).field("duplicate", &self.duplicate).finish_non_exhaustive()
+        f.debug_struct("JobHandle")
+            .field("id", &self.id)
+            .field("duplicate", &self.duplicate)
+            .finish_non_exhaustive()
     }
 }

@@ -127,7 +127,8 @@ impl Method {
         R: Serialize,
         E: IntoFailure,
     {
-        let call = move |bean, ctx, args: JsonText| result(body(downcast::<B>(bean)?, ctx, decode::<A>(&args)?));
+        let call =
+            move |bean, ctx, args: JsonText| result(body(downcast::<B>(bean)?, ctx, decode::<A>(&args)?));
         Self::new(target, method, true, Body::Blocking(Arc::new(call)))
     }
 
@@ -201,14 +202,6 @@ impl Method {
     /// The method.
     pub const fn name(&self) -> &MethodName {
         &self.name
-    }
-
-    /// The name by which a breaker knows it.
-    pub(crate) fn service(&self) -> Cow<'_, str> {
-        match &self.breaker {
-            Some(service) => Cow::Borrowed(service),
-            None => Cow::Owned(format!("{}.{}", self.target, self.name)),
-        }
     }
 
     fn names(&self) -> impl Iterator<Item = (TargetName, MethodName)> {

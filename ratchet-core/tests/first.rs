@@ -19,12 +19,16 @@ fn add(a: i64, b: i64) -> Call<i64> {
 }
 
 async fn scheduler(sums: Sums) -> Scheduler {
-    let method = Method::of_bean("math.Sums", "add", |sums: Arc<Sums>, ctx: JobContext, (a, b): (i64, i64)| async move {
-        if sums.failures.load(Ordering::Relaxed) >= ctx.attempt() {
-            return Err(JobFailure::new("Unlucky", "password=hunter2 was wrong"));
-        }
-        Ok(a + b)
-    });
+    let method = Method::of_bean(
+        "math.Sums",
+        "add",
+        |sums: Arc<Sums>, ctx: JobContext, (a, b): (i64, i64)| async move {
+            if sums.failures.load(Ordering::Relaxed) >= ctx.attempt() {
+                return Err(JobFailure::new("Unlucky", "password=hunter2 was wrong"));
+            }
+            Ok(a + b)
+        },
+    );
     let builder = Ratchet::builder(MemoryStore::new()).method(method.expect("the names are good"));
     let builder = builder.bean_of("math.Sums", sums).class_policy(PackagePrefixClassPolicy::allow(["math."]));
     builder.start().await.expect("the scheduler starts")

@@ -124,7 +124,9 @@ async fn options_of_the_attribute_are_defaults_that_a_submission_can_change() {
 #[tokio::test]
 async fn an_error_says_whether_it_is_worth_another_try() {
     let scheduler = scheduler().await;
-    for (call, attempts) in [(Shop::job().sell("tea".into(), 101), 1), (Shop::job().sell("till".into(), 1), 2)] {
+    for (call, attempts) in
+        [(Shop::job().sell("tea".into(), 101), 1), (Shop::job().sell("till".into(), 1), 2)]
+    {
         let job = scheduler.enqueue(call).submit().await.expect("stored");
         job.ended().await.expect("it ends");
         let executions = scheduler.store().executions(job.id()).await.expect("history is kept");
@@ -132,7 +134,11 @@ async fn an_error_says_whether_it_is_worth_another_try() {
     }
     let inner = scheduler.enqueue(Shop::job().pay(11)).max_retries(5).submit().await.expect("stored");
     assert!(matches!(inner.result().await, Err(ResultError::Failed { .. })));
-    assert_eq!(scheduler.store().executions(inner.id()).await.expect("kept").len(), 1, "the inner error forbids it");
+    assert_eq!(
+        scheduler.store().executions(inner.id()).await.expect("kept").len(),
+        1,
+        "the inner error forbids it"
+    );
     scheduler.stop().await;
 }
 

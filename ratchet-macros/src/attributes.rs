@@ -84,7 +84,8 @@ impl JobOptions {
             }
             "resource" => {
                 let resource: LitStr = input.parse()?;
-                self.defaults.push(quote!(defaults.resource = ::core::option::Option::Some(#resource.into());));
+                self.defaults
+                    .push(quote!(defaults.resource = ::core::option::Option::Some(#resource.into());));
             }
             "priority" => {
                 let priority = priority(&input.parse()?)?;

@@ -14,9 +14,7 @@ pub(crate) fn duration(text: &LitStr) -> syn::Result<TokenStream> {
 pub(crate) fn backoff(text: &LitStr) -> syn::Result<TokenStream> {
     let value = text.value();
     let (policy, delay) = value.split_once(' ').unwrap_or((&value, ""));
-    let wrong = || {
-        Error::new(text.span(), "a backoff is \"none\", \"fixed 10s\" or \"exponential 30s\"")
-    };
+    let wrong = || Error::new(text.span(), "a backoff is \"none\", \"fixed 10s\" or \"exponential 30s\"");
     if policy == "none" && delay.is_empty() {
         return Ok(quote!(::ratchet_core::Backoff::None));
     }

@@ -43,7 +43,8 @@ pub(crate) fn expand(item: &DeriveInput) -> syn::Result<TokenStream> {
 
 /// The advice of `#[do_not_retry]`, if it is there.
 fn never(attributes: &[Attribute]) -> syn::Result<Option<TokenStream>> {
-    let Some(attribute) = attributes.iter().find(|attribute| attribute.path().is_ident("do_not_retry")) else {
+    let Some(attribute) = attributes.iter().find(|attribute| attribute.path().is_ident("do_not_retry"))
+    else {
         return Ok(None);
     };
     let reason = match &attribute.meta {
@@ -59,7 +60,8 @@ fn never(attributes: &[Attribute]) -> syn::Result<Option<TokenStream>> {
 /// A pattern for the fields, and the advice of the inner error that one of them is `#[from]`.
 fn inherited(fields: &Fields) -> (TokenStream, TokenStream) {
     let usual = quote!(::ratchet_core::RetryAdvice::Usual);
-    let inner = fields.iter().position(|field| field.attrs.iter().any(|attribute| attribute.path().is_ident("from")));
+    let inner =
+        fields.iter().position(|field| field.attrs.iter().any(|attribute| attribute.path().is_ident("from")));
     let Some(place) = inner else { return (quote!({ .. }), usual) };
     let name = format_ident!("inner");
     let pattern = match fields.iter().nth(place).and_then(|field| field.ident.as_ref()) {

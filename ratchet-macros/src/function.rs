@@ -36,7 +36,7 @@ pub(crate) fn expand(options: &JobOptions, function: &ItemFn) -> syn::Result<Tok
             },
         )?
     };
-    let method = with_options(method, options, &target.value())?;
+    let method = with_options(&method, options, &target.value())?;
     let (visibility, about) = (&function.vis, format!("The job [`{name}()`]."));
     Ok(quote! {
         #function

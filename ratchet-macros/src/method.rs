@@ -3,7 +3,10 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::spanned::Spanned as _;
-use syn::{Error, FnArg, GenericArgument, Ident, Pat, PatType, PathArguments, ReceiverKind, ReturnType, Signature, Type};
+use syn::{
+    Error, FnArg, GenericArgument, Ident, Pat, PatType, PathArguments, ReceiverKind, ReturnType, Signature,
+    Type,
+};
 
 /// The most arguments that a job takes.
 const MOST: usize = 8;
@@ -57,11 +60,16 @@ impl Shape {
         match argument {
             FnArg::Receiver(receiver) => {
                 if !matches!(receiver.kind, ReceiverKind::Reference(_, _, None)) {
-                    return Err(Error::new(receiver.span(), "a job's method takes `&self`: many jobs share the bean"));
+                    return Err(Error::new(
+                        receiver.span(),
+                        "a job's method takes `&self`: many jobs share the bean",
+                    ));
                 }
                 self.has_self = true;
             }
-            FnArg::Typed(argument) if self.names.is_empty() && self.context.is_none() && is_context(&argument.ty) => {
+            FnArg::Typed(argument)
+                if self.names.is_empty() && self.context.is_none() && is_context(&argument.ty) =>
+            {
                 self.context = Some(match &*argument.ty {
                     Type::Reference(_) => quote!(&ctx),
                     _ => quote!(ctx.clone()),

@@ -65,7 +65,10 @@ pub(crate) fn expand(arguments: &ServiceArguments, mut block: ItemImpl) -> syn::
 /// The name of the type.
 fn service(block: &ItemImpl) -> syn::Result<Ident> {
     if let Some((path, _)) = &block.trait_ {
-        return Err(Error::new(path.span(), "#[jobs] stands on the type's own `impl` block, not on a trait's"));
+        return Err(Error::new(
+            path.span(),
+            "#[jobs] stands on the type's own `impl` block, not on a trait's",
+        ));
     }
     if !block.generics.params.is_empty() {
         let advice = "a type with jobs has no generic parameters: what is stored names one body";
@@ -136,19 +139,26 @@ impl Job {
                 })?
             },
         };
-        with_options(method, options, &target.value())
+        with_options(&method, options, &target.value())
     }
 }
 
 /// Adds to a method what its attribute says.
-pub(crate) fn with_options(method: TokenStream, options: &JobOptions, target: &str) -> syn::Result<TokenStream> {
+pub(crate) fn with_options(
+    method: &TokenStream,
+    options: &JobOptions,
+    target: &str,
+) -> syn::Result<TokenStream> {
     let defaults = options.defaults();
     let breaker = options.breaker.iter();
     let aliases = options.aliases.iter().map(|alias| {
         let text = alias.value();
         let (target, method) = text.rsplit_once('.').unwrap_or((target, text.as_str()));
         match method.is_empty() {
-            true => Err(Error::new(alias.span(), "an alias is a method's name, or a target, a point and a method's name")),
+            true => Err(Error::new(
+                alias.span(),
+                "an alias is a method's name, or a target, a point and a method's name",
+            )),
             false => Ok(quote!(.alias(#target, #method)?)),
         }
     });

@@ -16,7 +16,7 @@ pub enum Gate {
 
 /// Protects services that jobs call; the default is a circuit breaker for each service.
 ///
-/// `service` comes from a bounded vocabulary: what the job declares, else `target.method`. Refusals by the class policy
+/// `service` comes from a bounded vocabulary: what the job declares. One that declares none is not asked about. Refusals by the class policy
 /// are decided before and never counted here.
 pub trait ResilienceStrategy: Send + Sync + 'static {
     /// Asked before a body runs.

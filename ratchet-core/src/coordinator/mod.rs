@@ -41,7 +41,8 @@ impl Coordinator {
 
     async fn hand_back(&self, claims: Vec<JobClaim>) {
         for claim in claims {
-            let released = Conclusion::HandBack { delay: std::time::Duration::ZERO, reason: HandBackReason::Released };
+            let released =
+                Conclusion::HandBack { delay: std::time::Duration::ZERO, reason: HandBackReason::Released };
             let outcome = bare(&claim, &released, None);
             insist(&self.engine, "hand_back", || self.engine.commits.send(outcome.clone())).await;
         }

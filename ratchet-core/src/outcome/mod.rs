@@ -5,8 +5,8 @@ mod edges;
 use std::time::Duration;
 
 use ratchet_api::{
-    DeadReason, Edge, Effect, End, ErrorRecord, HandBackReason, Job, JobClaim, JobPayload, JobStatus, JobType,
-    JsonText, NewJob, Outcome, Run, Sanitized, Submission,
+    DeadReason, Edge, Effect, End, ErrorRecord, HandBackReason, Job, JobClaim, JobPayload, JobStatus,
+    JobType, JsonText, NewJob, Outcome, Run, Sanitized, Submission,
 };
 
 use crate::context::JobCause;
@@ -26,26 +26,22 @@ pub(crate) enum Conclusion {
     Canceled { reason: Sanitized },
 }
 
-impl Conclusion {
-    /// How the job ends by it; `None` if it waits again.
-    pub(crate) fn status(&self) -> Option<JobStatus> {
-        match self {
-            Self::Succeeded { .. } => Some(JobStatus::Succeeded),
-            Self::Dead { .. } => Some(JobStatus::Failed),
-            Self::Canceled { .. } => Some(JobStatus::Canceled),
-            Self::Retry { .. } | Self::HandBack { .. } => None,
-        }
-    }
-}
-
 /// The outcome of an attempt of a job that was loaded, with its edges as they are known now.
-pub(crate) fn of(claim: &JobClaim, job: &Job, edges: &[Edge], conclusion: &Conclusion, run: Option<Run>) -> Outcome {
+pub(crate) fn of(
+    claim: &JobClaim,
+    job: &Job,
+    edges: &[Edge],
+    conclusion: &Conclusion,
+    run: Option<Run>,
+) -> Outcome {
     let mut outcome = bare(claim, conclusion, run);
     outcome.edges_seen = u32::try_from(edges.len()).unwrap_or(u32::MAX);
     match conclusion {
         Conclusion::Succeeded { result, submissions } => {
             outcome.effects = edges::decide(edges, JobStatus::Succeeded, result.as_ref());
-            outcome.effects.extend(submissions.iter().cloned().map(|submission| Effect::Submit(Box::new(submission))));
+            outcome
+                .effects
+                .extend(submissions.iter().cloned().map(|submission| Effect::Submit(Box::new(submission))));
             let cause = || JobCause::of(job, JobStatus::Succeeded, None, result.as_ref());
             outcome.effects.extend(callback(job, job.spec.on_success.as_ref(), cause));
         }

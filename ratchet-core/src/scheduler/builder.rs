@@ -1,19 +1,19 @@
 //! Setting a scheduler up.
 
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
 use ratchet_api::options::{OptionsError, RatchetOptions};
 use ratchet_api::spi::{
-    Bean, BeanResolver, CallerPrincipalResolver, ClassPolicy, ClusterCoordinator, ErrorSanitizer,
-    ExecutorProvider, HookError, JobEventListener, JobInvocationResolver, MetricsSink, NodeIdentityProvider,
-    PollingStrategy, ResilienceStrategy, RetryPolicy, SchedulerLifecycleHook,
+    BeanResolver, CallerPrincipalResolver, ClassPolicy, ClusterCoordinator, ErrorSanitizer, ExecutorProvider,
+    HookError, JobEventListener, JobInvocationResolver, MetricsSink, NodeIdentityProvider, PollingStrategy,
+    ResilienceStrategy, RetryPolicy, SchedulerLifecycleHook,
 };
 use ratchet_api::store::JobStore;
 use ratchet_api::{InvalidName, QueueName, StoreError, TargetName};
+use tokio::runtime::Handle;
 
 use super::{Client, Scheduler};
 use crate::defaults::{
@@ -66,7 +66,9 @@ pub enum StartError {
     )]
     EmptyPolicy,
     /// Something that is registered may not run.
-    #[error("target `{0}` is registered but the class policy does not allow it; add its prefix to the policy")]
+    #[error(
+        "target `{0}` is registered but the class policy does not allow it; add its prefix to the policy"
+    )]
     Denied(TargetName),
     /// There is nothing to run.
     #[error("no job is registered; add a bean with `.bean(..)`, or use `Ratchet::client` to submit only")]
@@ -89,7 +91,7 @@ pub struct SchedulerBuilder {
     pub(super) options: RatchetOptions,
     pub(super) registry: Registry,
     pub(super) wrong: Option<InvalidName>,
-    beans: BTreeMap<TargetName, Bean>,
+    beans: Beans,
     pub(super) resolver_of_beans: Option<Arc<dyn BeanResolver>>,
     pub(super) policy: Option<Arc<dyn ClassPolicy>>,
     pub(super) retry: Arc<dyn RetryPolicy>,
@@ -118,7 +120,7 @@ impl SchedulerBuilder {
             options: RatchetOptions::default(),
             registry: Registry::default(),
             wrong: None,
-            beans: BTreeMap::new(),
+            beans: Beans::new(),
             resolver_of_beans: None,
             policy: None,
             retry: Arc::new(AlwaysRetry),
@@ -286,7 +288,9 @@ impl SchedulerBuilder {
     pub(super) fn into_client(self) -> Client {
         Client::new(Parts {
             policy: self.policy.unwrap_or_else(|| Arc::new(AllowAll)),
-            sanitizer: self.sanitizer.unwrap_or_else(|| Arc::new(DefaultErrorSanitizer::new(&self.options.security))),
+            sanitizer: self
+                .sanitizer
+                .unwrap_or_else(|| Arc::new(DefaultErrorSanitizer::new(&self.options.security))),
             store: self.store,
             options: self.options,
             principal: self.principal,
@@ -327,15 +331,17 @@ impl SchedulerBuilder {
 
     pub(super) fn beans(&mut self) -> Arc<dyn BeanResolver> {
         let beans = std::mem::take(&mut self.beans);
-        self.resolver_of_beans.take().unwrap_or_else(|| Arc::new(Beans::new(beans)))
+        self.resolver_of_beans.take().unwrap_or_else(|| Arc::new(beans))
     }
 
     pub(super) fn policy(&self) -> Arc<dyn ClassPolicy> {
-        self.policy.clone().unwrap_or_else(|| Arc::new(PackagePrefixClassPolicy::default()))
+        self.policy.clone().unwrap_or_else(|| Arc::new(PackagePrefixClassPolicy::deny_all()))
     }
 
     pub(super) fn resilience_or_default(&mut self) -> Arc<dyn ResilienceStrategy> {
-        let breakers = || -> Arc<dyn ResilienceStrategy> { Arc::new(CircuitBreakers::new(self.options.breaker.clone())) };
+        let breakers = || -> Arc<dyn ResilienceStrategy> {
+            Arc::new(CircuitBreakers::new(self.options.breaker.clone()))
+        };
         self.resilience.take().unwrap_or_else(breakers)
     }
 
@@ -344,11 +350,13 @@ impl SchedulerBuilder {
     }
 
     pub(super) fn executor_or_default(&mut self) -> Arc<dyn ExecutorProvider> {
-        self.executor.take().unwrap_or_else(|| Arc::new(TokioExecutor::current()))
+        self.executor.take().unwrap_or_else(|| Arc::new(TokioExecutor::new(Handle::current())))
     }
 
     pub(super) fn strategy_or_default(&mut self) -> Box<dyn PollingStrategy> {
-        let adaptive = || -> Box<dyn PollingStrategy> { Box::new(AdaptivePolling::new(self.options.polling.clone(), Instant::now())) };
+        let adaptive = || -> Box<dyn PollingStrategy> {
+            Box::new(AdaptivePolling::new(self.options.polling.clone(), Instant::now()))
+        };
         self.strategy.take().unwrap_or_else(adaptive)
     }
 }

@@ -8,8 +8,8 @@ use ratchet_api::options::RatchetOptions;
 use ratchet_api::spi::{CallerPrincipalResolver, ClassPolicy, ClusterCoordinator, ErrorSanitizer};
 use ratchet_api::store::{CancelVerdict, JobStore, PauseVerdict, ResumeVerdict, RetryVerdict, Target};
 use ratchet_api::{
-    ControlError, Due, EventHeader, Inserted, InvalidSubmission, Job, JobEvent, JobEventKind, JobFailure, JobId,
-    JobPriority, JobStatus, NewJob, Sanitized, SubmitError, Submission, Timestamp,
+    ControlError, Due, EventHeader, Inserted, InvalidSubmission, Job, JobEvent, JobEventKind, JobFailure,
+    JobId, JobPriority, JobStatus, NewJob, Sanitized, Submission, SubmitError, Timestamp,
 };
 
 use tokio::sync::Notify;
@@ -62,7 +62,8 @@ pub(crate) struct Parts {
 
 impl Client {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { store, options, policy, sanitizer, principal, cluster, events, stop, bell, alarm } = parts;
+        let Parts { store, options, policy, sanitizer, principal, cluster, events, stop, bell, alarm } =
+            parts;
         let inserted = Arc::clone(&store);
         let inserts = Coalescer::new(
             MOST,
@@ -72,7 +73,19 @@ impl Client {
                 Box::pin(async move { store.insert(&submissions).await })
             }),
         );
-        Self(Arc::new(Inner { store, options, policy, sanitizer, principal, cluster, events, stop, bell, alarm, inserts }))
+        Self(Arc::new(Inner {
+            store,
+            options,
+            policy,
+            sanitizer,
+            principal,
+            cluster,
+            events,
+            stop,
+            bell,
+            alarm,
+            inserts,
+        }))
     }
 
     /// Describes a job that makes this call.
@@ -120,7 +133,8 @@ impl Client {
         let mut job = NewJob::new(payload);
         job.spec.max_retries = self.0.options.retry.max_retries;
         job.spec.backoff = self.0.options.retry.backoff;
-        job.spec.caller_principal = self.0.principal.as_ref().and_then(|principal| principal.caller_principal());
+        job.spec.caller_principal =
+            self.0.principal.as_ref().and_then(|principal| principal.caller_principal());
         apply(call.job_defaults(), &mut job).map_err(|error| SubmitError::Invalid(error.into()))?;
         Ok(job)
     }
@@ -156,6 +170,12 @@ impl Client {
         if let Some(delay) = wakeup.later {
             self.0.alarm.set(delay);
         }
+    }
+
+    /// Tells this node and the others that there may be work: for jobs that were stored inside a transaction of yours,
+    /// once it is committed. A hint: without it they are found by the next poll.
+    pub fn wake_up(&self, priority: JobPriority) {
+        self.ring(priority);
     }
 
     /// Tells this node and the others that there is work. A hint: nobody waits for it, and a lost one costs a poll.
@@ -203,7 +223,10 @@ impl Client {
             (self.0.stop)(id);
             self.tell(before, |_| JobEventKind::Cancelling);
         } else if done {
-            self.tell(before, |job| JobEventKind::Cancelled { previous_status: job.status, execution_time: None });
+            self.tell(before, |job| JobEventKind::Cancelled {
+                previous_status: job.status,
+                execution_time: None,
+            });
         }
         Ok(done)
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ratchet_api::{
-    Backoff, BusinessKey, Due, Enlist, IdempotencyKey, Inserted, InvalidName, InvalidSubmission, JobId, JobPriority,
-    JsonText, NewJob, QueueName, ResourceName, SubmitError, Submission, Tag, Timestamp,
+    Backoff, BusinessKey, Due, Enlist, IdempotencyKey, Inserted, InvalidName, InvalidSubmission, JobId,
+    JobPriority, JsonText, NewJob, QueueName, ResourceName, Submission, SubmitError, Tag, Timestamp,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -73,7 +73,9 @@ impl<R> Enqueue<R> {
     /// Of all submissions with this key, ever, only the first makes a job. A blank key is none.
     pub fn idempotency_key(self, key: impl Into<String>) -> Self {
         match not_blank(key) {
-            Some(key) => self.named(IdempotencyKey::new(key), |job, key| job.spec.idempotency_key = Some(key)),
+            Some(key) => {
+                self.named(IdempotencyKey::new(key), |job, key| job.spec.idempotency_key = Some(key))
+            }
             None => self,
         }
     }
@@ -120,7 +122,9 @@ impl<R> Enqueue<R> {
                 self.params.insert(name, value);
                 self
             }
-            Err(error) => self.wrong(SubmitError::Argument(format!("param `{name}` has no JSON form: {error}"))),
+            Err(error) => {
+                self.wrong(SubmitError::Argument(format!("param `{name}` has no JSON form: {error}")))
+            }
         }
     }
 
@@ -185,7 +189,8 @@ impl<R> Enqueue<R> {
     fn submission(self) -> Result<Submission, SubmitError> {
         let mut job = self.job?;
         if !self.params.is_empty() {
-            let params = JsonText::of(&self.params).map_err(|error| SubmitError::Argument(error.to_string()))?;
+            let params =
+                JsonText::of(&self.params).map_err(|error| SubmitError::Argument(error.to_string()))?;
             job.spec.params = Some(params);
         }
         let mut submission = Submission::single(job);

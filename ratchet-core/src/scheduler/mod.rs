@@ -15,7 +15,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ratchet_api::spi::{JobEventListener, SchedulerLifecycleHook};
 use ratchet_api::store::JobStore;
 use ratchet_api::{JobId, NodeInfo, Owner};
-use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::cluster::heartbeat::Heartbeat;
@@ -198,17 +197,7 @@ fn engine(mut builder: SchedulerBuilder, owner: Owner) -> Result<Engine, StartEr
         principal: builder.principal,
         metrics: builder.metrics,
     };
-    let bell: Arc<Notify> = Arc::default();
-    Ok(Engine::new(
-        builder.store,
-        owner,
-        builder.options,
-        builder.registry,
-        plugs,
-        builder.events,
-        slots,
-        bell,
-    ))
+    Ok(Engine::new(builder.store, owner, builder.options, builder.registry, plugs, builder.events, slots))
 }
 
 fn client(engine: &Arc<Engine>) -> Client {

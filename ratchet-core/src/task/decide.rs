@@ -93,7 +93,11 @@ mod tests {
     // shows: S95
     #[test]
     fn n_retries_make_n_and_one_executions() {
-        let ends = |max| (1..10).find(|attempt| decide(&failure(), *attempt, terms(max), &says(true)) == Decision::Dead(DeadReason::Exhausted));
+        let ends = |max| {
+            (1..10).find(|attempt| {
+                decide(&failure(), *attempt, terms(max), &says(true)) == Decision::Dead(DeadReason::Exhausted)
+            })
+        };
         assert_eq!(ends(0), Some(1));
         assert_eq!(ends(3), Some(4));
     }

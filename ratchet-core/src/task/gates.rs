@@ -34,9 +34,10 @@ impl Drop for Admission<'_> {
     }
 }
 
-/// Asks the breaker of the service that this method uses.
+/// Asks the breaker of the service that this method declares. One that declares none is not asked about: a breaker of its
+/// own would keep a job that always fails from ever using its attempts up.
 pub(crate) fn breaker<'e>(engine: &'e Engine, method: Option<&Method>) -> Result<Admission<'e>, Stop> {
-    let Some(service) = method.map(|method| method.service().into_owned()) else {
+    let Some(service) = method.and_then(|method| method.breaker.as_deref()).map(str::to_owned) else {
         return Ok(Admission { engine, service: None });
     };
     match engine.plugs.resilience.enter(&service) {

@@ -92,7 +92,9 @@ impl Invocation<'_> {
                     let _ = answer.send(ended.unwrap_or_else(|panic| Err(panicked(&*panic))));
                 };
                 executor.spawn_blocking(queue, Box::new(work));
-                answered.await.unwrap_or_else(|_| Err(JobFailure::new("Lost", "the thread of the job is gone")))
+                answered
+                    .await
+                    .unwrap_or_else(|_| Err(JobFailure::new("Lost", "the thread of the job is gone")))
             }
         }
     }
@@ -100,7 +102,9 @@ impl Invocation<'_> {
 
 /// Warns when most of the time has passed, and completes when all of it has. Never, without a limit.
 async fn time_is_up(ctx: &JobContext, options: &TimeoutOptions, timeout: Option<Duration>) -> Duration {
-    let (Some(deadline), Some(limit)) = (ctx.deadline(), timeout) else { return std::future::pending().await };
+    let (Some(deadline), Some(limit)) = (ctx.deadline(), timeout) else {
+        return std::future::pending().await;
+    };
     let percent = u32::from(options.soft_percent);
     if percent < 100 {
         sleep(limit * percent / 100).await;
@@ -112,6 +116,7 @@ async fn time_is_up(ctx: &JobContext, options: &TimeoutOptions, timeout: Option<
 
 /// Text of a panic. Something that is not text says only that.
 fn panicked(panic: &(dyn Any + Send)) -> JobFailure {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text =
+        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     JobFailure::new("Panic", text.unwrap_or("the body panicked with something that is not text"))
 }

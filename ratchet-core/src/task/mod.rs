@@ -10,8 +10,8 @@ use std::time::Duration;
 use ratchet_api::spi::GateRejection;
 use ratchet_api::store::Loaded;
 use ratchet_api::{
-    DeadReason, Edge, HandBackReason, Job, JobClaim, JobEventKind, JobFailure, JobStatus, JsonText, NewDlqAlert,
-    Recorded, Run, Verdict,
+    DeadReason, Edge, HandBackReason, Job, JobClaim, JobEventKind, JobFailure, JobStatus, JsonText,
+    NewDlqAlert, Recorded, Run, Verdict,
 };
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -110,7 +110,8 @@ async fn steps(
     gates::policy(engine, payload.target())?;
     let (method, bean) = gates::resolve(engine, payload.target(), method)?;
     let call = engine.plugs.resolver.to_invocation(payload);
-    let call = call.map_err(|error| Stop::Failed(JobFailure::new("UndecodablePayload", error.to_string())))?;
+    let call =
+        call.map_err(|error| Stop::Failed(JobFailure::new("UndecodablePayload", error.to_string())))?;
 
     engine.publish(claim, JobEventKind::Started);
     engine.plugs.metrics.started(payload.target(), claim.picked_at.since(claim.scheduled_time));
@@ -155,14 +156,18 @@ async fn load(engine: &Engine, claim: &JobClaim) -> Result<Subject, Stop> {
         Loaded::Job(job, edges) => Ok(Subject { job: Arc::from(job), edges }),
         Loaded::CancelRequested => Err(Stop::Canceled("cancelled before it started")),
         Loaded::Lost => Err(Stop::Lost),
-        Loaded::Corrupt(problem) => Err(Stop::Dead(
-            JobFailure::new("CorruptRow", problem),
-            DeadReason::DoNotRetry,
-        )),
+        Loaded::Corrupt(problem) => {
+            Err(Stop::Dead(JobFailure::new("CorruptRow", problem), DeadReason::DoNotRetry))
+        }
     }
 }
 
-fn open(engine: &Engine, claim: &JobClaim, job: &Arc<Job>, token: &tokio_util::sync::CancellationToken) -> JobContext {
+fn open(
+    engine: &Engine,
+    claim: &JobClaim,
+    job: &Arc<Job>,
+    token: &tokio_util::sync::CancellationToken,
+) -> JobContext {
     JobContext::open(Opening {
         job: Arc::clone(job),
         node: engine.owner.clone(),
@@ -184,7 +189,10 @@ fn conclude(
     let target = spec.payload.target().as_str();
     let stop = match steps {
         Ok(done) => {
-            return Some(Conclusion::Succeeded { result: done.result, submissions: done.ctx.take_submissions() });
+            return Some(Conclusion::Succeeded {
+                result: done.result,
+                submissions: done.ctx.take_submissions(),
+            });
         }
         Err(stop) => stop,
     };
@@ -335,7 +343,10 @@ fn kinds(
         }
         Conclusion::Dead { error, .. } => {
             let error = error.message.to_string();
-            vec![JobEventKind::Failed { error: error.clone(), attempt }, JobEventKind::DeadLettered { error, attempt }]
+            vec![
+                JobEventKind::Failed { error: error.clone(), attempt },
+                JobEventKind::DeadLettered { error, attempt },
+            ]
         }
         Conclusion::HandBack { .. } => Vec::new(),
         Conclusion::Canceled { .. } => vec![cancelled(ran_for)],

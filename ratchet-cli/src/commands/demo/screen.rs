@@ -1,0 +1,46 @@
+//! What the demo shows.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ratchet_api::spi::JobEventListener;
+use ratchet_api::{JobEvent, JobEventKind, JobType};
+
+/// Prints what happens, one line each.
+#[derive(Clone, Default)]
+pub(super) struct Screen {
+    retries: Arc<AtomicU32>,
+}
+
+impl Screen {
+    pub(super) fn say(&self, text: &str) {
+        println!("\n{text}");
+    }
+
+    /// How many jobs were tried again.
+    pub(super) fn retries(&self) -> u32 {
+        self.retries.load(Ordering::Relaxed)
+    }
+}
+
+impl JobEventListener for Screen {
+    fn on_event(&self, event: &JobEvent) {
+        let what = match &event.kind {
+            JobEventKind::Completed { execution_time } => {
+                format!("done in {} ms", execution_time.as_millis())
+            }
+            JobEventKind::Retrying { error, attempt, .. } => {
+                self.retries.fetch_add(1, Ordering::Relaxed);
+                format!("attempt {attempt} failed, tried again soon: {error}")
+            }
+            JobEventKind::DeadLettered { error, .. } => format!("DEAD LETTER: {error}"),
+            JobEventKind::Cancelling => "is told to stop".to_owned(),
+            JobEventKind::Cancelled { .. } => "cancelled".to_owned(),
+            _ => return,
+        };
+        // The end of an id differs from one job to the next; its beginning is the time.
+        let id = event.header.job_id.to_string();
+        let kind = if event.header.job_type == JobType::Callback { "receipt" } else { "job    " };
+        println!("  {kind} …{}  {what}", &id[id.len() - 8..]);
+    }
+}

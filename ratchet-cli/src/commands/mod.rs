@@ -1,0 +1,4 @@
+//! One file for each command.
+
+#[cfg(feature = "sqlite")]
+pub(crate) mod demo;
