@@ -131,8 +131,10 @@ mod tests {
 
     use super::*;
 
+    type Doubling = (Coalescer<u32, u32>, Arc<Mutex<Vec<usize>>>, Arc<Semaphore>);
+
     /// Doubles numbers, records the size of each call, and waits for a permit before it answers.
-    fn doubling(most: usize, lanes: usize) -> (Coalescer<u32, u32>, Arc<Mutex<Vec<usize>>>, Arc<Semaphore>) {
+    fn doubling(most: usize, lanes: usize) -> Doubling {
         let (sizes, gate) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Semaphore::new(0)));
         let (seen, permits) = (Arc::clone(&sizes), Arc::clone(&gate));
         let send: Send<u32, u32> = Arc::new(move |items: Vec<u32>| {

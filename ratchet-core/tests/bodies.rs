@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{Node, node};
-use ratchet_api::store::JobBulkStore as _;
 use ratchet_api::{JobEventKind, JobPayload, JobPriority, JobStatus, JsonText, NewJob, Submission};
 use ratchet_core::{Call, JobContext, JobFailure, Method, Readiness, ResultError, jobs};
 use tokio::sync::Notify;

@@ -47,6 +47,7 @@ pub(crate) fn expand(options: &JobOptions, function: &ItemFn) -> syn::Result<Tok
         #[derive(Clone, Copy, Debug)]
         #visibility struct #name {}
 
+        #[allow(unreachable_pub)]
         impl #name {
             /// A call that can be submitted.
             #maker

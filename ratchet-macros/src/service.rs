@@ -38,13 +38,16 @@ pub(crate) fn expand(arguments: &ServiceArguments, mut block: ItemImpl) -> syn::
         #block
 
         #[doc = #about]
+        #[allow(unreachable_pub)]
         #[derive(Clone, Copy, Debug)]
         pub struct #calls;
 
+        #[allow(unreachable_pub)]
         impl #calls {
             #(#makers)*
         }
 
+        #[allow(unreachable_pub)]
         impl #itself {
             #[doc = "Calls that can be submitted."]
             pub const fn job() -> #calls {
@@ -115,7 +118,9 @@ impl Job {
     fn maker(&self, target: &LitStr) -> TokenStream {
         let (docs, defaults) = (&self.docs, self.options.defaults());
         let maker = self.shape.maker(&self.name, &quote!(self,), &quote!(#target), &self.stored(), &defaults);
-        quote!(#(#docs)* #maker)
+        let stand_in = docs.is_empty().then(|| format!("A call of `{}` that can be submitted.", self.name));
+        let stand_in = stand_in.iter();
+        quote!(#(#docs)* #(#[doc = #stand_in])* #maker)
     }
 
     fn method(&self, target: &LitStr) -> syn::Result<TokenStream> {

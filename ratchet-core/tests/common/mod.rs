@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ratchet_api::spi::JobEventListener;
-use ratchet_api::store::{JobFilter, JobQueryStore as _, PageRequest};
+use ratchet_api::store::{JobFilter, PageRequest};
 use ratchet_api::{Job, JobEvent, JobEventKind, JobId, JobType};
 use ratchet_core::defaults::PackagePrefixClassPolicy;
 use ratchet_core::{Ratchet, Readiness, Scheduler, SchedulerBuilder};
