@@ -20,7 +20,7 @@ const CUT: &str = "…[truncated]";
 /// No more than this of a text is looked at, so that an absurd one costs milliseconds.
 const MAX_INPUT: usize = 64 * 1024;
 const MAX_CLASS: usize = 255;
-/// Removing one secret can uncover another; two passes are the rule.
+/// Removing one secret, or the end of the text, can uncover another; two passes are the rule.
 const MAX_PASSES: usize = 6;
 
 type Hook = Arc<dyn Fn(&str) -> String + Send + Sync>;
@@ -83,15 +83,19 @@ impl DefaultErrorSanitizer {
     }
 
     fn clean(&self, text: &str, max_len: usize) -> String {
-        let mut text = visible(text);
+        let (mut text, mut cut) = visible(text);
         for _ in 0..MAX_PASSES {
-            let next = cut(rules::redact(&text, self.redact_emails), max_len);
+            let mut next = rules::redact(&text, self.redact_emails);
+            if cut || next.len() > max_len {
+                cut = true;
+                next.truncate(next.floor_char_boundary(max_len - CUT.len()));
+            }
             if next == text {
                 break;
             }
             text = next;
         }
-        text
+        if cut { text + CUT } else { text }
     }
 }
 
@@ -137,28 +141,22 @@ fn with_causes(failure: &JobFailure) -> String {
     text
 }
 
-/// The beginning of the text without characters that a reader cannot see: they forge logs and hide keys.
-fn visible(text: &str) -> String {
+/// The text without characters that a reader cannot see, since they forge logs and hide keys; and whether it lacks
+/// its end.
+fn visible(text: &str) -> (String, bool) {
     let kept = |c: &char| match c {
         '\n' | '\t' => true,
         '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' => false,
         c => !c.is_control(),
     };
     if text.len() <= MAX_INPUT {
-        return text.chars().filter(kept).collect();
+        let whole = text.strip_suffix(CUT);
+        return (whole.unwrap_or(text).chars().filter(kept).collect(), whole.is_some());
     }
     // Up to the end of a word, so that no half of a secret is left that no rule recognises.
     let head = &text[..text.floor_char_boundary(MAX_INPUT)];
     let head = head.rfind(char::is_whitespace).map_or("", |end| &head[..end]);
-    head.chars().filter(kept).chain(CUT.chars()).collect()
-}
-
-fn cut(text: String, max_len: usize) -> String {
-    if text.len() <= max_len {
-        return text;
-    }
-    let whole = text.strip_suffix(CUT).unwrap_or(&text);
-    format!("{}{CUT}", &whole[..whole.floor_char_boundary(max_len - CUT.len())])
+    (head.chars().filter(kept).collect(), true)
 }
 
 #[cfg(test)]

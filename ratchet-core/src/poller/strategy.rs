@@ -117,7 +117,6 @@ impl AdaptivePolling {
         } else if self.mode == PollingMode::Burst {
             if self.empty_run >= self.options.idle_threshold {
                 self.mode = PollingMode::Normal;
-                self.empty_run = 0;
             }
         } else {
             self.grow(quiet);

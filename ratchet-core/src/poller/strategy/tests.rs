@@ -78,23 +78,42 @@ fn five_empty_polls_in_a_row_end_a_burst() {
     run.empties(4);
     run.claimed([1], 0.0);
     assert_eq!(run.empties(4), [millis(500); 4], "a job in between starts the count anew");
+    run.signal(PollSignal::Wakeup, 0.0);
+    assert_eq!(run.empties(4), [millis(500); 4], "so does a wakeup");
 }
 
 // shows: S51
 #[test]
 fn a_burst_lasts_as_long_as_jobs_are_found() {
     let mut run = Run::woken();
-    assert_eq!(run.claimed(vec![3; 100], 0.0), [millis(500); 100]);
+    assert_eq!(run.claimed(vec![3; 100], EVEN), [millis(500); 100]);
 }
 
 // shows: S50 S52 S53 S57
 #[test]
 fn empty_polls_stretch_the_delay_exponentially_until_deep_idle() {
     let mut run = Run::new();
-    let mut delays = run.empties(40);
-    delays.dedup();
     // Doubled by every fifth empty poll, tripled by every second one after half a minute.
-    assert_eq!(delays, [2, 4, 8, 24, 30, 60].map(secs));
+    let expected = [2, 2, 2, 2, 4, 4, 4, 4, 4, 8, 8, 24, 24, 30, 30, 30, 30, 30, 30, 30, 60, 60];
+    assert_eq!(run.empties(expected.len()), expected.map(secs));
+}
+
+#[test]
+fn the_delay_grows_faster_after_more_than_half_a_minute() {
+    for (quiet, delay) in [(secs(30), secs(2)), (millis(30_001), secs(6))] {
+        let mut run = Run::new();
+        let start = run.now;
+        run.empties(1);
+        run.now = start + quiet;
+        assert_eq!(run.empties(1), [delay]);
+    }
+}
+
+#[test]
+fn a_found_job_makes_a_grown_delay_short_again() {
+    let mut run = Run::new();
+    run.empties(12);
+    assert_eq!(run.claimed([1, 0, 0, 0, 0, 0], 0.0), [2, 2, 2, 2, 2, 4].map(secs));
 }
 
 #[test]
