@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::journal::Journal;
+use crate::{Call, Client, Enqueue};
 
 tokio::task_local! {
     static CURRENT: JobContext;
@@ -32,6 +33,7 @@ struct Inner {
     deadline: Option<Instant>,
     cancelled: CancellationToken,
     journal: Journal,
+    client: Client,
     params: OnceLock<BTreeMap<String, Value>>,
     cause: OnceLock<Option<JobCause>>,
     submissions: Mutex<Vec<Submission>>,
@@ -78,11 +80,12 @@ pub(crate) struct Opening {
     pub(crate) timeout: Option<Duration>,
     pub(crate) cancelled: CancellationToken,
     pub(crate) journal: Journal,
+    pub(crate) client: Client,
 }
 
 impl JobContext {
     pub(crate) fn open(opening: Opening) -> Self {
-        let Opening { job, node, attempt, timeout, cancelled, journal } = opening;
+        let Opening { job, node, attempt, timeout, cancelled, journal, client } = opening;
         Self(Arc::new(Inner {
             fence: job.fence,
             job,
@@ -91,6 +94,7 @@ impl JobContext {
             deadline: timeout.map(|timeout| Instant::now() + timeout),
             cancelled,
             journal,
+            client,
             params: OnceLock::new(),
             cause: OnceLock::new(),
             submissions: Mutex::default(),
@@ -215,6 +219,17 @@ impl JobContext {
     /// A log line of level error.
     pub fn error(&self, message: impl AsRef<str>) {
         self.log(LogLevel::Error, message);
+    }
+
+    /// Describes a job that is stored together with the outcome of this one, if it succeeds: both, or none. A key that
+    /// is taken by then is no failure; that job is not stored.
+    pub fn enqueue<R>(&self, call: impl Into<Call<R>>) -> Enqueue<R> {
+        self.0.client.enqueue(call).within(self.clone())
+    }
+
+    /// Submits and steers other jobs, at once.
+    pub fn client(&self) -> &Client {
+        &self.0.client
     }
 
     /// Adds a submission that is stored together with the outcome, if that is a success.

@@ -1,7 +1,7 @@
 //! What the parts of a running node share.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ratchet_api::options::RatchetOptions;
 use ratchet_api::spi::{
@@ -16,6 +16,7 @@ use ratchet_api::{
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::Client;
 use crate::coalesce::Coalescer;
 use crate::coordinator::slots::Slots;
 use crate::drain::Drain;
@@ -62,6 +63,7 @@ pub(crate) struct Engine {
     pub(crate) loads: Coalescer<(JobId, Fence), Loaded>,
     pub(crate) commits: Coalescer<Outcome, Verdict>,
     pub(crate) permits: Coalescer<PermitRequest, Permit>,
+    client: OnceLock<Client>,
     running: Mutex<HashMap<JobId, CancellationToken>>,
     /// How often each target was not known here.
     unknown: Mutex<HashMap<TargetName, u32>>,
@@ -85,6 +87,7 @@ impl Engine {
             drain: Drain::default(),
             alarm: Arc::default(),
             bell: Arc::default(),
+            client: OnceLock::new(),
             running: Mutex::default(),
             unknown: Mutex::default(),
             store,
@@ -95,6 +98,11 @@ impl Engine {
             events,
             slots,
         }
+    }
+
+    /// Submits and steers jobs, as this node.
+    pub(crate) fn client(self: &Arc<Self>) -> Client {
+        self.client.get_or_init(|| Client::of_node(self)).clone()
     }
 
     /// Text of an error as it may be stored, logged and published.

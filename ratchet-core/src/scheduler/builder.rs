@@ -15,7 +15,7 @@ use ratchet_api::store::JobStore;
 use ratchet_api::{InvalidName, QueueName, StoreError, TargetName};
 use tokio::runtime::Handle;
 
-use super::{Client, Scheduler};
+use super::{Client, Scheduler, Stepper};
 use crate::defaults::{
     AlwaysRetry, Beans, CircuitBreakers, DefaultErrorSanitizer, DefaultNodeIdentity, JsonInvocationResolver,
     NoOpClusterCoordinator, PackagePrefixClassPolicy, TokioExecutor,
@@ -282,6 +282,15 @@ impl SchedulerBuilder {
     pub async fn start(self) -> Result<Scheduler, StartError> {
         self.check()?;
         Scheduler::start(self).await
+    }
+
+    /// Joins the cluster, and works only when it is told to: see [`Stepper`].
+    ///
+    /// # Errors
+    /// See [`StartError`]: each says what to do.
+    pub async fn start_stepping(self) -> Result<Stepper, StartError> {
+        self.check()?;
+        Stepper::start(self).await
     }
 
     /// A client with the same settings, that runs nothing.

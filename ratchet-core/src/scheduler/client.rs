@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 
 use super::enqueue::{Enqueue, apply};
 use crate::coalesce::Coalescer;
+use crate::engine::Engine;
 use crate::events::Events;
 use crate::poller::alarm::Alarm;
 use crate::{Call, JobHandle};
@@ -86,6 +87,27 @@ impl Client {
             alarm,
             inserts,
         }))
+    }
+
+    /// The client of a node that runs jobs itself.
+    pub(crate) fn of_node(engine: &Arc<Engine>) -> Self {
+        let running = Arc::downgrade(engine);
+        Self::new(Parts {
+            store: Arc::clone(&engine.store),
+            options: engine.options.clone(),
+            policy: Arc::clone(&engine.plugs.policy),
+            sanitizer: Arc::clone(&engine.plugs.sanitizer),
+            principal: engine.plugs.principal.clone(),
+            cluster: Arc::clone(&engine.plugs.cluster),
+            events: engine.events.clone(),
+            stop: Arc::new(move |job: JobId| {
+                if let Some(engine) = running.upgrade() {
+                    engine.stop(job);
+                }
+            }),
+            bell: Arc::clone(&engine.bell),
+            alarm: Arc::clone(&engine.alarm),
+        })
     }
 
     /// Describes a job that makes this call.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ratchet_api::{
-    Backoff, BusinessKey, Due, Enlist, IdempotencyKey, Inserted, InvalidName, InvalidSubmission, JobId,
-    JobPriority, JsonText, NewJob, QueueName, ResourceName, Submission, SubmitError, Tag, Timestamp,
+    Backoff, BusinessKey, Due, Enlist, IdempotencyKey, Inserted, InvalidName, JobId, JobPriority, JsonText,
+    NewJob, QueueName, ResourceName, Submission, SubmitError, Tag, Timestamp,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -21,13 +21,22 @@ pub struct Enqueue<R> {
     job: Result<NewJob, SubmitError>,
     params: BTreeMap<String, Value>,
     supersedes: Option<JobId>,
+    /// The body whose outcome it is stored with.
+    within: Option<JobContext>,
     call: std::marker::PhantomData<fn() -> R>,
 }
 
 impl<R> Enqueue<R> {
     pub(crate) fn new(client: Client, call: &Call<R>) -> Self {
         let job = client.describe(call);
-        Self { client, job, params: BTreeMap::new(), supersedes: None, call: std::marker::PhantomData }
+        Self {
+            client,
+            job,
+            params: BTreeMap::new(),
+            supersedes: None,
+            within: None,
+            call: std::marker::PhantomData,
+        }
     }
 
     /// How urgent it is.
@@ -150,14 +159,28 @@ impl<R> Enqueue<R> {
         self
     }
 
-    /// Stores the job.
+    /// Stores it together with the outcome of the job that runs in `ctx`.
+    pub(crate) fn within(mut self, ctx: JobContext) -> Self {
+        self.within = Some(ctx);
+        self
+    }
+
+    /// Stores the job. One that was made by [`JobContext::enqueue`] is stored together with the outcome of that job, if
+    /// it succeeds.
     ///
     /// # Errors
     /// See [`SubmitError`]. A duplicate idempotency key is none: the handle is of the job that has it.
     pub async fn submit(self) -> Result<JobHandle<R>, SubmitError> {
-        let client = self.client.clone();
+        let (client, within) = (self.client.clone(), self.within.clone());
         let submission = self.submission()?;
-        let inserted = client.insert(submission.clone()).await?;
+        let inserted = match within {
+            None => client.insert(submission.clone()).await?,
+            Some(ctx) => {
+                client.check(&submission)?;
+                ctx.add(submission.clone());
+                Inserted::New
+            }
+        };
         client.handle(&submission, inserted)
     }
 
@@ -171,19 +194,6 @@ impl<R> Enqueue<R> {
         let inserted = tx.insert_in(&*client.shared_store(), std::slice::from_ref(&submission)).await?;
         let inserted = inserted.into_iter().next().unwrap_or(Inserted::New);
         client.handle(&submission, inserted)
-    }
-
-    /// Stores the job together with the outcome of the job that runs in `ctx`, if that succeeds.
-    ///
-    /// # Errors
-    /// See [`SubmitError`]. A key that is taken is found out with the outcome, and then this job is not stored.
-    pub fn submit_with(self, ctx: &JobContext) -> Result<JobId, SubmitError> {
-        let client = self.client.clone();
-        let submission = self.submission()?;
-        client.check(&submission)?;
-        let id = submission.id().ok_or(InvalidSubmission::Empty)?;
-        ctx.add(submission);
-        Ok(id)
     }
 
     fn submission(self) -> Result<Submission, SubmitError> {

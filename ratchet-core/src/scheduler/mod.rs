@@ -3,10 +3,12 @@
 mod builder;
 pub(crate) mod client;
 mod enqueue;
+mod stepper;
 
 pub use builder::{JobFunction, JobTarget, SchedulerBuilder, StartError};
 pub use client::Client;
 pub use enqueue::Enqueue;
+pub use stepper::Stepper;
 
 use std::fmt;
 use std::ops::Deref;
@@ -14,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ratchet_api::spi::{JobEventListener, SchedulerLifecycleHook};
 use ratchet_api::store::JobStore;
-use ratchet_api::{JobId, NodeInfo, Owner};
+use ratchet_api::{NodeInfo, Owner};
 use tokio::task::JoinHandle;
 
 use crate::cluster::heartbeat::Heartbeat;
@@ -23,7 +25,6 @@ use crate::coordinator::slots::Slots;
 use crate::drain::Readiness;
 use crate::engine::{Engine, Plugs};
 use crate::poller::Poller;
-use client::Parts;
 
 /// The way in.
 #[derive(Clone, Copy, Debug)]
@@ -67,11 +68,11 @@ impl Scheduler {
         for hook in &hooks {
             hook.before_start().await.map_err(StartError::Hook)?;
         }
-        let owner = Owner::incarnate(&label(&builder));
+        let owner = owner(&builder);
         let info = node_info(&builder, &owner);
         let strategy = builder.strategy_or_default();
         let engine = Arc::new(engine(builder, owner)?);
-        let client = client(&engine);
+        let client = engine.client();
 
         engine.store.join(&info, engine.options.node.lease).await?;
         let heartbeat = Heartbeat::start(Arc::clone(&engine))?;
@@ -171,6 +172,11 @@ fn warn_if_refused(hook: Result<(), ratchet_api::spi::HookError>) {
     }
 }
 
+/// A new incarnation of this node.
+fn owner(builder: &SchedulerBuilder) -> Owner {
+    Owner::incarnate(&label(builder))
+}
+
 fn label(builder: &SchedulerBuilder) -> String {
     builder.options.node.label.clone().unwrap_or_else(|| builder.identity.node_id())
 }
@@ -198,24 +204,4 @@ fn engine(mut builder: SchedulerBuilder, owner: Owner) -> Result<Engine, StartEr
         metrics: builder.metrics,
     };
     Ok(Engine::new(builder.store, owner, builder.options, builder.registry, plugs, builder.events, slots))
-}
-
-fn client(engine: &Arc<Engine>) -> Client {
-    let running = Arc::downgrade(engine);
-    Client::new(Parts {
-        store: Arc::clone(&engine.store),
-        options: engine.options.clone(),
-        policy: Arc::clone(&engine.plugs.policy),
-        sanitizer: Arc::clone(&engine.plugs.sanitizer),
-        principal: engine.plugs.principal.clone(),
-        cluster: Arc::clone(&engine.plugs.cluster),
-        events: engine.events.clone(),
-        stop: Arc::new(move |job: JobId| {
-            if let Some(engine) = running.upgrade() {
-                engine.stop(job);
-            }
-        }),
-        bell: Arc::clone(&engine.bell),
-        alarm: Arc::clone(&engine.alarm),
-    })
 }

@@ -88,7 +88,7 @@ fn ran(steps: &Result<Done, Stop>) -> bool {
 /// The steps of an attempt, in the order of the specification. The span around them is the first; the outcome, with
 /// which the store takes the permit back, and the end of this function, with which the context goes, are the last.
 async fn steps(
-    engine: &Engine,
+    engine: &Arc<Engine>,
     claim: &JobClaim,
     subject: &Subject,
     token: &tokio_util::sync::CancellationToken,
@@ -163,7 +163,7 @@ async fn load(engine: &Engine, claim: &JobClaim) -> Result<Subject, Stop> {
 }
 
 fn open(
-    engine: &Engine,
+    engine: &Arc<Engine>,
     claim: &JobClaim,
     job: &Arc<Job>,
     token: &tokio_util::sync::CancellationToken,
@@ -175,6 +175,7 @@ fn open(
         timeout: engine.timeout(job),
         cancelled: token.clone(),
         journal: engine.journal.clone(),
+        client: engine.client(),
     })
 }
 

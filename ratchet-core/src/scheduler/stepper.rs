@@ -1,0 +1,85 @@
+//! A node that works only when it is told to.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use futures::future::join_all;
+use ratchet_api::store::ClaimRequest;
+use ratchet_api::{Beat, JobClaim, StoreResult};
+
+use super::{Client, SchedulerBuilder, StartError, engine, node_info, owner};
+use crate::drain::Readiness;
+use crate::engine::Engine;
+use crate::task::Attempt;
+
+/// A node that works only when it is told to: nothing happens between two calls, and a call returns when everything
+/// that was due is done. For tests, and for processes that run what is due and then end. It is also a [`Client`].
+pub struct Stepper {
+    client: Client,
+    engine: Arc<Engine>,
+}
+
+impl Stepper {
+    pub(super) async fn start(builder: SchedulerBuilder) -> Result<Self, StartError> {
+        let owner = owner(&builder);
+        let info = node_info(&builder, &owner);
+        let engine = Arc::new(engine(builder, owner)?);
+        engine.store.join(&info, engine.options.node.lease).await?;
+        engine.drain.advance(Readiness::Ready);
+        Ok(Self { client: engine.client(), engine })
+    }
+
+    /// Runs everything that is due, and what becomes due by that, until nothing is. Answers how many attempts that
+    /// took.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn run_due(&self) -> StoreResult<usize> {
+        let mut attempts = 0;
+        loop {
+            let claims = self.claim().await?;
+            if claims.is_empty() {
+                return Ok(attempts);
+            }
+            attempts += claims.len();
+            join_all(claims.into_iter().filter_map(|claim| self.attempt(claim))).await;
+        }
+    }
+
+    /// Renews the lease, which a clock that was moved on may have ended, and claims as much as there are slots.
+    async fn claim(&self) -> StoreResult<Vec<JobClaim>> {
+        let engine = &self.engine;
+        engine.store.beat(&Beat::new(engine.owner.clone(), engine.options.node.lease)).await?;
+        let free = engine.slots.free(engine.options.polling.batch_size as usize);
+        engine.store.claim(&ClaimRequest::of_queues(engine.owner.clone(), free)).await
+    }
+
+    fn attempt(&self, claim: JobClaim) -> Option<impl Future<Output = ()> + use<>> {
+        let slot = self.engine.slots.take(&claim.queue)?;
+        Some(Attempt { engine: Arc::clone(&self.engine), claim, slot }.run())
+    }
+
+    /// Leaves the cluster.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn stop(self) -> StoreResult<()> {
+        self.engine.drain.advance(Readiness::Stopped);
+        self.engine.store.leave(&self.engine.owner).await.map(drop)
+    }
+}
+
+impl Deref for Stepper {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl fmt::Debug for Stepper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stepper").field("owner", &self.engine.owner).finish_non_exhaustive()
+    }
+}
