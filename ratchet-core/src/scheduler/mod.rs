@@ -45,6 +45,11 @@ impl Ratchet {
     pub fn client(store: impl JobStore) -> Client {
         SchedulerBuilder::new(Arc::new(store)).into_client()
     }
+
+    /// Likewise, for a store that others use too.
+    pub fn client_shared(store: Arc<dyn JobStore>) -> Client {
+        SchedulerBuilder::new(store).into_client()
+    }
 }
 
 /// A running node. It is also a [`Client`]. Dropping it stops the node without waiting; [`stop`](Self::stop) waits.

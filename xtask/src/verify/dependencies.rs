@@ -72,7 +72,7 @@ const ANY: &[&str] = &["*"];
 const EXAMPLES: &str = "examples/*";
 
 /// The first entry that fits a crate counts. Only `xtask` may link the conformance suite.
-const LAYERS: [Layer; 15] = [
+const LAYERS: [Layer; 16] = [
     Layer { name: "ratchet-api", normal: &[], tests: &[] },
     Layer { name: "ratchet-macros", normal: &[], tests: &["ratchet-api", "ratchet-core"] },
     Layer {
@@ -97,6 +97,7 @@ const LAYERS: [Layer; 15] = [
     Layer { name: "xtask", normal: ANY, tests: ANY },
     Layer { name: "ratchet-bench", normal: ANY, tests: ANY },
     Layer { name: "ratchet-cli", normal: ANY, tests: ANY },
+    Layer { name: "ratchet-suite", normal: ANY, tests: ANY },
     Layer { name: "ratchet-dashboard", normal: ANY, tests: ANY },
     Layer { name: "ratchet-torture", normal: ANY, tests: ANY },
     Layer { name: EXAMPLES, normal: ANY, tests: ANY },

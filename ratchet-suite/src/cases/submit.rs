@@ -1,0 +1,216 @@
+//! From the description of a job to its row.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use ratchet_api::{JobEventKind, JobPriority, JobStatus, SubmitError, Timestamp};
+use ratchet_core::defaults::PackagePrefixClassPolicy;
+use ratchet_core::{Call, JobContext, JobFailure, Ratchet, ResultError, StartError, jobs};
+
+use crate::Fixture;
+
+crate::cases! {
+    a_job_runs_and_its_result_comes_back;
+    a_duplicate_is_a_handle_of_the_first_job_and_no_error;
+    a_business_key_is_held_until_its_job_has_ended;
+    everything_that_is_said_about_a_job_is_stored;
+    a_delayed_job_waits_and_then_runs_without_a_poll;
+    a_replaced_job_never_runs;
+    an_expired_job_is_cancelled_instead_of_run;
+    many_jobs_are_submitted_and_all_run;
+    a_mistake_in_the_description_is_told_by_the_submission;
+    a_target_that_the_policy_denies_is_refused_at_submission;
+    a_job_that_a_body_enqueues_exists_only_if_the_body_succeeds;
+    a_node_that_cannot_work_does_not_start_and_says_why;
+    a_client_submits_and_a_node_elsewhere_runs_it;
+}
+
+/// Counts.
+#[derive(Clone, Default)]
+struct Counter {
+    calls: Arc<AtomicU32>,
+}
+
+#[jobs(target = "test.Counter")]
+impl Counter {
+    #[job]
+    async fn add(&self, number: u32) -> Result<u32, JobFailure> {
+        Ok(self.calls.fetch_add(number, Ordering::SeqCst) + number)
+    }
+
+    #[job]
+    async fn add_later(&self, ctx: &JobContext, number: u32, fails: bool) -> Result<(), JobFailure> {
+        ctx.enqueue(Self::job().add(number)).submit().await?;
+        match fails {
+            true => Err(JobFailure::new("Told", "to fail")),
+            false => Ok(()),
+        }
+    }
+}
+
+// shows: S9 S14 S86
+async fn a_job_runs_and_its_result_comes_back(fx: Fixture) {
+    let node = fx.node(|builder| builder.bean(Counter::default())).await;
+    let job = node.enqueue(Counter::job().add(42)).submit().await.expect("stored");
+    assert_eq!(job.result().await.expect("it succeeds"), 42);
+    node.stop().await;
+}
+
+// shows: S12 S17
+async fn a_duplicate_is_a_handle_of_the_first_job_and_no_error(fx: Fixture) {
+    let client = fx.client().await;
+    let submit = || client.enqueue(Counter::job().add(1)).idempotency_key("order-7").submit();
+    let (first, second) = (submit().await.expect("stored"), submit().await.expect("no error"));
+    assert_eq!(first.id(), second.id());
+    assert!(!first.is_duplicate() && second.is_duplicate());
+}
+
+// shows: S13 S18
+async fn a_business_key_is_held_until_its_job_has_ended(fx: Fixture) {
+    let node = fx.node(|builder| builder.bean(Counter::default())).await;
+    let later = Duration::from_secs(3_600);
+    let first =
+        node.enqueue(Counter::job().add(1)).business_key("k").delay(later).submit().await.expect("stored");
+    let second = node.enqueue(Counter::job().add(1)).business_key("k").submit().await;
+    assert!(
+        matches!(second, Err(SubmitError::KeyTaken { holder, .. }) if holder == first.id()),
+        "{second:?}"
+    );
+    assert!(node.cancel(first.id(), "make room").await.expect("answered"));
+    let third =
+        node.enqueue(Counter::job().add(1)).business_key("k").submit().await.expect("the key is free");
+    third.result().await.expect("it succeeds");
+    node.enqueue(Counter::job().add(1)).business_key("k").submit().await.expect("the key is free again");
+    node.stop().await;
+}
+
+// shows: S16 S20 S21
+async fn everything_that_is_said_about_a_job_is_stored(fx: Fixture) {
+    let client = fx.client().await;
+    let instant = Timestamp::from_millis(4_000_000_000_000);
+    let job = client.enqueue(Counter::job().add(1)).priority(JobPriority::Low).queue("mail").max_retries(3);
+    let job = job.timeout(Duration::from_secs(9)).resource("smtp").tags([" Big ", "", "small"]).at(instant);
+    let job =
+        job.param("order", 7).param("name", "ada").expires_at(instant).on_failure(&Counter::job().add(2));
+    let job = job.submit().await.expect("stored").job().await.expect("read").expect("there");
+    let spec = job.spec;
+    assert_eq!((spec.priority, spec.queue.as_str(), spec.max_retries), (JobPriority::Low, "mail", 3));
+    assert_eq!((spec.timeout, job.scheduled_time), (Some(Duration::from_secs(9)), instant));
+    assert_eq!(spec.resource.expect("given").as_str(), "smtp");
+    assert_eq!(spec.tags.iter().map(|tag| tag.as_str()).collect::<Vec<_>>(), ["big", "small"]);
+    assert_eq!(spec.params.expect("given").as_str(), r#"{"name":"ada","order":7}"#);
+    assert_eq!(spec.expires_at, Some(instant));
+    assert_eq!(spec.on_failure.expect("given").method().as_str(), "add");
+}
+
+async fn a_delayed_job_waits_and_then_runs_without_a_poll(fx: Fixture) {
+    let node = fx.node(|builder| builder.bean(Counter::default())).await;
+    let job =
+        node.enqueue(Counter::job().add(1)).delay(Duration::from_millis(300)).submit().await.expect("stored");
+    let stored = job.job().await.expect("read").expect("there");
+    assert!(stored.scheduled_time > stored.created_at);
+    let ended = job.ended().await.expect("it ends");
+    let started = ended.ending.and_then(|ending| ending.started_at).expect("it ran");
+    assert!(started >= ended.scheduled_time, "not before its time");
+    node.stop().await;
+}
+
+async fn a_replaced_job_never_runs(fx: Fixture) {
+    let counter = Counter::default();
+    let calls = Arc::clone(&counter.calls);
+    let node = fx.node(|builder| builder.bean(counter)).await;
+    let later = Duration::from_secs(3_600);
+    let old = node.enqueue(Counter::job().add(100)).delay(later).submit().await.expect("stored");
+    let new = node.enqueue(Counter::job().add(1)).replacing(old.id()).submit().await.expect("stored");
+    new.result().await.expect("it succeeds");
+    let old = old.job().await.expect("read").expect("there");
+    assert_eq!((old.status, old.superseded_by), (JobStatus::Canceled, Some(new.id())));
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    node.stop().await;
+}
+
+async fn an_expired_job_is_cancelled_instead_of_run(fx: Fixture) {
+    let node = fx.node(|builder| builder.bean(Counter::default())).await;
+    let past = Timestamp::from_millis(1_000);
+    let job = node.enqueue(Counter::job().add(1)).expires_at(past).submit().await.expect("stored");
+    assert!(
+        matches!(job.result().await, Err(ResultError::Cancelled { reason, .. }) if reason.contains("expired"))
+    );
+    node.stop().await;
+}
+
+async fn many_jobs_are_submitted_and_all_run(fx: Fixture) {
+    let counter = Counter::default();
+    let calls = Arc::clone(&counter.calls);
+    let node = fx.node(|builder| builder.bean(counter)).await;
+    let jobs = node.enqueue_many((0..500).map(|_| Counter::job().add(1))).await.expect("stored");
+    for job in jobs {
+        job.expect("each is").ended().await.expect("it ends");
+    }
+    assert_eq!(calls.load(Ordering::SeqCst), 500);
+    node.stop().await;
+}
+
+async fn a_mistake_in_the_description_is_told_by_the_submission(fx: Fixture) {
+    let client = fx.client().await;
+    let long = "k".repeat(256);
+    let refused = client.enqueue(Counter::job().add(1)).idempotency_key(long).submit().await;
+    assert!(matches!(refused, Err(SubmitError::Invalid(_))), "{refused:?}");
+    let refused = client.enqueue(Counter::job().add(1)).param("big", "x".repeat(20_000)).submit().await;
+    assert!(matches!(refused, Err(SubmitError::Invalid(_))), "{refused:?}");
+}
+
+// shows: S78
+async fn a_target_that_the_policy_denies_is_refused_at_submission(fx: Fixture) {
+    let node = fx.node(|builder| builder.bean(Counter::default())).await;
+    let evil: Call<()> = Call::new("evil.Counter", "add").arg(&1);
+    let refused = node.enqueue(evil.clone()).submit().await;
+    assert!(matches!(refused, Err(SubmitError::Denied { .. })), "{refused:?}");
+    let refused = node.enqueue(Counter::job().add(1)).on_success(&evil).submit().await;
+    assert!(matches!(refused, Err(SubmitError::Denied { .. })), "callbacks too: {refused:?}");
+    node.stop().await;
+}
+
+async fn a_job_that_a_body_enqueues_exists_only_if_the_body_succeeds(fx: Fixture) {
+    let counter = Counter::default();
+    let calls = Arc::clone(&counter.calls);
+    let node = fx.node(|builder| builder.bean(counter)).await;
+    let bad = node.enqueue(Counter::job().add_later(100, true)).submit().await.expect("stored");
+    bad.result().await.expect_err("it fails");
+    let good = node.enqueue(Counter::job().add_later(1, false)).submit().await.expect("stored");
+    good.result().await.expect("it succeeds");
+    node.told_times(2, |kind| matches!(kind, JobEventKind::Completed { .. })).await;
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    node.stop().await;
+}
+
+async fn a_node_that_cannot_work_does_not_start_and_says_why(fx: Fixture) {
+    let builder = || async { Ratchet::builder_shared(fx.store().await) };
+    let counter = || Counter::default();
+    let error = builder().await.bean(counter()).start().await.expect_err("nothing may run");
+    assert!(matches!(error, StartError::EmptyPolicy), "{error}");
+    let test = || PackagePrefixClassPolicy::allow(["test."]);
+    let error = builder().await.class_policy(test()).start().await.expect_err("nothing to run");
+    assert!(matches!(error, StartError::NothingRegistered), "{error}");
+    let twice = builder().await.bean(counter()).bean(counter()).class_policy(test());
+    let error = twice.start().await.expect_err("two bodies for one name");
+    assert!(error.to_string().contains("test.Counter.add"), "{error}");
+    let other = builder().await.bean(counter()).class_policy(PackagePrefixClassPolicy::allow(["other."]));
+    let error = other.start().await.expect_err("what is registered may not run");
+    assert!(matches!(error, StartError::Denied(_)), "{error}");
+    let wrong = builder()
+        .await
+        .bean(counter())
+        .class_policy(test())
+        .configure(|options| options.polling.batch_size = 0);
+    let error = wrong.start().await.expect_err("options out of range");
+    assert!(error.to_string().contains("batch_size"), "{error}");
+}
+
+async fn a_client_submits_and_a_node_elsewhere_runs_it(fx: Fixture) {
+    let job = fx.client().await.enqueue(Counter::job().add(3)).submit().await.expect("stored");
+    let node = fx.node(|builder| builder.bean(Counter::default())).await;
+    assert_eq!(job.result().await.expect("it succeeds"), 3);
+    node.stop().await;
+}

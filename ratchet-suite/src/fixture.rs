@@ -1,0 +1,145 @@
+//! Nodes on the store of a case, and ways to wait for what they do.
+
+use std::ops::Deref;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ratchet_api::spi::JobEventListener;
+use ratchet_api::store::{JobFilter, JobStore, PageRequest};
+use ratchet_api::{Job, JobEvent, JobEventKind, JobId, JobType};
+use ratchet_core::defaults::PackagePrefixClassPolicy;
+use ratchet_core::{Client, Ratchet, Readiness, Scheduler, SchedulerBuilder};
+use tokio::sync::Notify;
+
+use crate::place::Place;
+
+/// How often a state is looked at while a case waits for it.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Every event so far.
+#[derive(Clone, Default)]
+pub(crate) struct Told {
+    events: Arc<Mutex<Vec<JobEvent>>>,
+    more: Arc<Notify>,
+}
+
+impl JobEventListener for Told {
+    fn on_event(&self, event: &JobEvent) {
+        self.events.lock().expect("nobody panics").push(event.clone());
+        self.more.notify_waiters();
+    }
+}
+
+/// A running node.
+pub struct Node {
+    scheduler: Scheduler,
+    told: Told,
+}
+
+/// What a case gets.
+pub struct Fixture {
+    place: Arc<dyn Place>,
+}
+
+impl Fixture {
+    pub(crate) fn new(place: Arc<dyn Place>) -> Self {
+        Self { place }
+    }
+
+    /// One more connection to the store.
+    pub async fn store(&self) -> Arc<dyn JobStore> {
+        self.place.connect().await
+    }
+
+    /// Starts a node that may run everything below `test.`.
+    pub async fn node(&self, set_up: impl FnOnce(SchedulerBuilder) -> SchedulerBuilder) -> Node {
+        let told = Told::default();
+        let builder = Ratchet::builder_shared(self.store().await);
+        let builder = builder.class_policy(PackagePrefixClassPolicy::allow(["test."]));
+        let builder = builder.configure(|options| options.timeout.cancel_grace = Duration::from_millis(50));
+        let scheduler = set_up(builder).listener(told.clone()).start().await.expect("the node starts");
+        Node { scheduler, told }
+    }
+
+    /// A process that only submits.
+    pub async fn client(&self) -> Client {
+        Ratchet::client_shared(self.store().await)
+    }
+}
+
+impl Deref for Node {
+    type Target = Scheduler;
+
+    fn deref(&self) -> &Scheduler {
+        &self.scheduler
+    }
+}
+
+impl Node {
+    /// Waits until a job is as wanted.
+    pub async fn until(&self, id: JobId, wanted: impl Fn(&Job) -> bool) -> Job {
+        loop {
+            let job =
+                self.store().find(&[id]).await.expect("read").pop().flatten().expect("the job is there");
+            if wanted(&job) {
+                return job;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until such an event was told.
+    pub async fn told(&self, wanted: impl Fn(&JobEventKind) -> bool) {
+        self.told_times(1, wanted).await;
+    }
+
+    /// Waits until such events were told so often.
+    pub async fn told_times(&self, times: usize, wanted: impl Fn(&JobEventKind) -> bool) {
+        loop {
+            let more = self.told.more.notified();
+            let told = self
+                .told
+                .events
+                .lock()
+                .expect("nobody panics")
+                .iter()
+                .filter(|event| wanted(&event.kind))
+                .count();
+            if told >= times {
+                return;
+            }
+            more.await;
+        }
+    }
+
+    /// What was told about a job, in order.
+    pub fn kinds_of(&self, id: JobId) -> Vec<String> {
+        let events = self.told.events.lock().expect("nobody panics");
+        events
+            .iter()
+            .filter(|event| event.header.job_id == id)
+            .map(|event| format!("{:?}", event.kind))
+            .collect()
+    }
+
+    /// The result of the newest callback, once it has one.
+    pub async fn callback_result(&self) -> String {
+        let mut filter = JobFilter::default();
+        filter.types = vec![JobType::Callback];
+        loop {
+            let jobs = self.store().query_jobs(&filter, &PageRequest::first(10)).await.expect("read").jobs;
+            let newest = jobs.iter().max_by_key(|job| job.spec.id);
+            if let Some(result) = newest.and_then(|job| job.ending.as_ref()?.result.clone()) {
+                return result.as_str().to_owned();
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until it takes nothing new.
+    pub async fn until_draining(&self) {
+        while self.readiness() < Readiness::Draining {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The behaviours of the engine, end to end, on every store.
+//!
+//! A case is an `async fn` that gets a [`Fixture`]: an empty store, and ways to start nodes on it and to wait for what they
+//! do. Cases wait for states and events, never for time. [`run`] runs all of them on one store.
+
+#![expect(missing_docs, reason = "cases say what they show by their names")]
+
+mod cases;
+mod fixture;
+pub mod place;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use libtest_mimic::{Arguments, Failed, Trial};
+
+pub use fixture::{Fixture, Node};
+use place::Place;
+
+/// Makes an empty store for a case.
+pub type MakePlace = fn() -> BoxFuture<'static, Box<dyn Place>>;
+
+/// A behaviour.
+pub struct Case {
+    pub name: &'static str,
+    pub run: fn(Fixture) -> BoxFuture<'static, ()>,
+}
+
+/// Lists the cases of an area.
+#[macro_export]
+macro_rules! cases {
+    ($($name:ident;)*) => {
+        pub(crate) const CASES: &[$crate::Case] = &[
+            $($crate::Case {
+                name: concat!(module_path!(), "::", stringify!($name)),
+                run: |fixture| ::std::boxed::Box::pin($name(fixture)),
+            }),*
+        ];
+    };
+}
+
+/// Runs every case on one store, each on its own thread and runtime, as `cargo test` would.
+pub fn run(make: MakePlace) -> ExitCode {
+    let trial = |case: &'static Case| {
+        let name = case.name.trim_start_matches("ratchet_suite::cases::");
+        Trial::test(name, move || run_case(case, make))
+    };
+    let trials = cases::all().map(trial).collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn run_case(case: &Case, make: MakePlace) -> Result<(), Failed> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        let place: Arc<dyn Place> = make().await.into();
+        (case.run)(Fixture::new(Arc::clone(&place))).await;
+        place.remove().await;
+    });
+    Ok(())
+}

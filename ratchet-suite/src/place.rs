@@ -1,0 +1,86 @@
+//! Empty stores.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use ratchet_api::store::JobStore;
+use ratchet_store_core::{Dialect, Statement};
+use ratchet_store_memory::MemoryStore;
+use ratchet_store_postgres::{Namespace, PostgresOptions, PostgresStore};
+use ratchet_store_sqlite::SqliteStore;
+use sqlx::{Connection as _, PgConnection};
+use tempfile::TempDir;
+
+/// An empty store, and more connections to it.
+#[async_trait]
+pub trait Place: Send + Sync + 'static {
+    /// One more connection.
+    async fn connect(&self) -> Arc<dyn JobStore>;
+
+    /// Removes it with all that is in it.
+    async fn remove(&self) {}
+}
+
+/// In memory.
+pub fn memory() -> BoxFuture<'static, Box<dyn Place>> {
+    Box::pin(async { Box::new(MemoryStore::new()) as Box<dyn Place> })
+}
+
+#[async_trait]
+impl Place for MemoryStore {
+    async fn connect(&self) -> Arc<dyn JobStore> {
+        Arc::new(self.clone())
+    }
+}
+
+/// In a file of SQLite.
+pub fn sqlite() -> BoxFuture<'static, Box<dyn Place>> {
+    Box::pin(async { Box::new(File(TempDir::new().expect("a directory"))) as Box<dyn Place> })
+}
+
+struct File(TempDir);
+
+#[async_trait]
+impl Place for File {
+    async fn connect(&self) -> Arc<dyn JobStore> {
+        Arc::new(SqliteStore::open(self.0.path().join("jobs.db")).await.expect("the file opens"))
+    }
+}
+
+/// In a schema of the PostgreSQL at `RATCHET_TEST_POSTGRES_URL`.
+pub fn postgres() -> BoxFuture<'static, Box<dyn Place>> {
+    Box::pin(async {
+        let namespace =
+            Namespace::schema(format!("suite_{:032x}", rand::random::<u128>())).expect("a plain name");
+        let migrator = PostgresStore::migrator(&url(), namespace.clone()).expect("the URL is right");
+        migrator.migrate(|_| {}).await.expect("the tables are made");
+        Box::new(Schema(namespace)) as Box<dyn Place>
+    })
+}
+
+struct Schema(Namespace);
+
+fn url() -> String {
+    const URL: &str = "RATCHET_TEST_POSTGRES_URL";
+    std::env::var(URL).unwrap_or_else(|_| {
+        panic!("{URL} is not set; run `cargo xtask servers up postgres` and `eval \"$(cargo xtask servers env)\"`")
+    })
+}
+
+#[async_trait]
+impl Place for Schema {
+    async fn connect(&self) -> Arc<dyn JobStore> {
+        let mut options = PostgresOptions::default();
+        options.namespace = self.0.clone();
+        options.connections = 4;
+        Arc::new(PostgresStore::connect(&url(), options).await.expect("the store opens"))
+    }
+
+    async fn remove(&self) {
+        let drop = Statement::compile("DROP SCHEMA ratchet CASCADE", Dialect::Postgres, &self.0);
+        let mut connection = PgConnection::connect(&url()).await.expect("the server answers");
+        let drop = drop.expect("the text is right").sql();
+        sqlx::raw_sql(drop).execute(&mut connection).await.expect("the schema goes");
+    }
+}
