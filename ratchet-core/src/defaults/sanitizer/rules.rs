@@ -166,14 +166,16 @@ static PAIR: LazyLock<Regex> = LazyLock::new(|| {
               | (?-u:\b) pass [\ \t]* =
               | \( \\*["'] (?: {key} | [a-z-]*authorization ) \\*["'] [\ \t]* ,
               | -- {key} [\ \t]
-            ) [\ \t]*
-            (?: [A-Z_][A-Z0-9_]* \( \s* ){{0,2}} )
+            ) [\ \t]* )
         (?:
             (?P<redacted> \[REDACTED\] )
           | (?P<escaped> \\+"[^"]*" )
           | (?P<quoted> "(?: [^"\\] | \\. | "" )*" )
           | '(?: [^'\\] | \\. | '' )*' | `[^`\n]*` | ["'`][^\n]*
-          | (?P<bare> (?: [\[{{][^\]}}\n]* )? [^\s:"'`] (?: [^\s"] | "[^\s,}}\]):"] )* )
+          | (?P<bare>
+                (?: (?: [A-Z_][A-Z0-9_]*\(\s* ){{1,2}} "(?: [^"\\] | \\. )*" (?: ,?\s*\) )*
+                  | (?: [\[{{][^\]}}\n]* )? [^\s:"'`] )
+                (?: [^\s"] | "[^\s,}}\]):"] )* )
         )"#
     ))
 });
@@ -206,22 +208,19 @@ fn strip_pairs(text: &str) -> String {
     QUOTED_AFTER_WORD.replace_all(&text, "${1}[REDACTED]").into_owned()
 }
 
-/// What closes a list or a sentence behind a value is not part of it, but a bracket that the value opened is.
+/// What closes a list or a sentence behind a value is not part of it, but brackets that the value opened are.
 fn strip_bare(key: &str, value: &str) -> String {
-    let mut secret = value.trim_end_matches([',', ';', '.', ')', ']', '}', '>', '"', '\'', '\\']);
-    let closers = &value[secret.len()..];
-    let own = match value.chars().next() {
-        Some('[') => closers.find(']'),
-        Some('{') => closers.find('}'),
-        _ => closers.find(']').filter(|_| secret.ends_with("[REDACTED")),
-    };
-    if let Some(bracket) = own {
-        secret = &value[..=secret.len() + bracket];
-    }
+    let closing = |c| matches!(c, ')' | ']' | '}');
+    let secret =
+        value.trim_end_matches(|c| closing(c) || matches!(c, ',' | ';' | '.' | '>' | '"' | '\'' | '\\'));
     if matches!(secret, "" | "{" | "[" | "(") {
         return format!("{key}{value}");
     }
-    format!("{key}{REDACTED}{}", &value[secret.len()..])
+    let opened = secret.matches(['(', '[', '{']).count();
+    let open = opened.saturating_sub(secret.matches(closing).count());
+    let behind = &value[secret.len()..];
+    let own = behind.match_indices(closing).take(open).last().map_or(0, |(bracket, _)| bracket + 1);
+    format!("{key}{REDACTED}{}", &behind[own..])
 }
 
 static TOKENS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
@@ -255,27 +254,31 @@ static TOKENS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     ])
 });
 
-/// Messages that quote a row. The value may hold whatever closes it, so each runs to the last closing text.
+/// Messages that quote a row. The value may hold whatever closes it, so each runs to the last closing text; a rule of
+/// its own is for values that were cut off, since a choice within one pattern would take quadratic time.
 static DATABASE_DETAILS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     rules([
         // PostgreSQL
         (
-            r"(?xs) ( (?-u:\b) Key\ \([^\n]*?\)=\( )
-              (?: .* ( \)\ (?: already\ exists | is\ not\ present | is\ still\ referenced | conflicts\ with ) )
-                | [^)\n]* )",
+            r"(?xs) ( (?-u:\b) Key\ \([^\n]*?\)=\( ) .*
+              ( \)\ (?: already\ exists | is\ not\ present | is\ still\ referenced | conflicts\ with ) )",
             "${1}[REDACTED]${2}",
         ),
-        (r"(?s)(Failing row contains \()(?:.*(\)\.)|[^\n]*)", "${1}[REDACTED]${2}"),
+        (r"((?-u:\b)Key \([^\n]*?\)=\()[^)\n]*", "${1}[REDACTED]"),
+        (r"(?s)(Failing row contains \().*(\)\.)", "${1}[REDACTED]${2}"),
+        (r"(Failing row contains \()[^)\n]*", "${1}[REDACTED]"),
         (r#"(invalid input (?:syntax|value) for [^:\n]*: ")[^\n]*(")"#, "${1}[REDACTED]${2}"),
         // MySQL and MariaDB
-        (r"(?s)(Duplicate entry ')(?:.*(' for key)|[^\n]*)", "${1}[REDACTED]${2}"),
-        (r"(?s)(Incorrect [a-z ]+ value: ')(?:.*(' for )|[^\n]*)", "${1}[REDACTED]${2}"),
+        (r"(?s)(Duplicate entry ').*(' for key)", "${1}[REDACTED]${2}"),
+        (r"(Duplicate entry ')[^'\n]*", "${1}[REDACTED]"),
+        (r"(?s)(Incorrect [a-z ]+ value: ').*(' for )", "${1}[REDACTED]${2}"),
+        (r"(Incorrect [a-z ]+ value: ')[^'\n]*", "${1}[REDACTED]"),
         (r"(Truncated incorrect [A-Za-z()0-9,]+ value: ')[^\n]*(')", "${1}[REDACTED]${2}"),
         // MongoDB
         (r"(dup key: )\{(?:[^\n]*\}|[^\n]*)", "${1}{ [REDACTED] }"),
         (r#"(keyValue\\*["']?[ \t]*[:=][ \t]*)(?:[^\n]*\}|[^\n]*)"#, "${1}[REDACTED]"),
         // SQL Server
-        (r"(duplicate key value is \()(?:[^\n]*(\))|[^\n]*)", "${1}[REDACTED]${2}"),
+        (r"(duplicate key value is \()[^\n]*(\))", "${1}[REDACTED]${2}"),
     ])
 });
 
