@@ -63,6 +63,8 @@ pub(crate) struct Engine {
     pub(crate) loads: Coalescer<(JobId, Fence), Loaded>,
     pub(crate) commits: Coalescer<Outcome, Verdict>,
     pub(crate) permits: Coalescer<PermitRequest, Permit>,
+    /// Set when bodies that still run are given up, because the node stops.
+    pub(crate) abort: CancellationToken,
     client: OnceLock<Client>,
     running: Mutex<HashMap<JobId, CancellationToken>>,
     /// How often each target was not known here.
@@ -87,6 +89,7 @@ impl Engine {
             drain: Drain::default(),
             alarm: Arc::default(),
             bell: Arc::default(),
+            abort: CancellationToken::new(),
             client: OnceLock::new(),
             running: Mutex::default(),
             unknown: Mutex::default(),
@@ -112,10 +115,10 @@ impl Engine {
     }
 
     /// Notes that a job runs here; answers what tells its body to stop.
-    pub(crate) fn begin(&self, job: JobId) -> Running<'_> {
+    pub(crate) fn begin(self: &Arc<Self>, job: JobId) -> Running {
         let token = CancellationToken::new();
         self.running().insert(job, token.clone());
-        Running { engine: self, job, token }
+        Running { engine: Arc::clone(self), job, token }
     }
 
     /// Tells the body of a job to stop, if it runs here.
@@ -174,13 +177,13 @@ impl Engine {
 }
 
 /// A job that runs here. When this goes, nobody can tell its body to stop any more.
-pub(crate) struct Running<'e> {
-    engine: &'e Engine,
+pub(crate) struct Running {
+    engine: Arc<Engine>,
     job: JobId,
     pub(crate) token: CancellationToken,
 }
 
-impl Drop for Running<'_> {
+impl Drop for Running {
     fn drop(&mut self) {
         self.engine.running().remove(&self.job);
     }

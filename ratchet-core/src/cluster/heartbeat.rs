@@ -9,6 +9,7 @@ use ratchet_api::store::NodeStore;
 use ratchet_api::{Beat, BeatReply};
 use tokio::sync::oneshot;
 
+use crate::drain::Readiness;
 use crate::engine::Engine;
 
 /// A beating heart. It stops last.
@@ -109,6 +110,7 @@ impl Pulse {
     fn lose(&self, why: &'static str) {
         tracing::error!(why, "the lease of this node is lost; its jobs are stopped");
         self.engine.drain.set_lease(false);
+        self.engine.drain.advance(Readiness::Draining);
         self.engine.stop_all();
     }
 }

@@ -29,7 +29,9 @@ impl Coordinator {
             match self.engine.slots.take(&claim.queue).filter(|_| self.engine.drain.takes_work()) {
                 Some(slot) => {
                     let queue = claim.queue.clone();
-                    let attempt = Attempt { engine: Arc::clone(&self.engine), claim, slot };
+                    // From now on, not from when it is first polled: whoever reconciles must see it.
+                    let running = self.engine.begin(claim.id);
+                    let attempt = Attempt { engine: Arc::clone(&self.engine), claim, slot, running };
                     let attempt = self.attempts.track_future(attempt.run());
                     self.engine.plugs.executor.spawn(&queue, Box::pin(attempt));
                 }

@@ -13,6 +13,7 @@ pub use stepper::Stepper;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use ratchet_api::spi::{JobEventListener, SchedulerLifecycleHook};
 use ratchet_api::store::JobStore;
@@ -115,8 +116,8 @@ impl Scheduler {
         self.engine.events.remove(listener)
     }
 
-    /// Stops in good order: takes nothing new, lets what runs end within the drain timeout, tells the rest to stop,
-    /// leaves the cluster, and stops the heartbeat last. A second call does nothing.
+    /// Stops in good order: takes nothing new, lets what runs end within the drain timeout, gives the rest up, so that it
+    /// goes back with nothing consumed, stops the heartbeat last, and leaves the cluster. A second call does nothing.
     pub async fn stop(&self) {
         let Some(parts) = self.parts.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         for hook in &self.hooks {
@@ -128,11 +129,11 @@ impl Scheduler {
         let _ = parts.poller.await;
         let timeout = engine.options.execution.drain_timeout;
         if tokio::time::timeout(timeout, self.coordinator.idle()).await.is_err() {
-            tracing::warn!(?timeout, "jobs still run; they are told to stop");
-            engine.stop_all();
-            let grace = engine.options.timeout.cancel_grace * 2;
+            tracing::warn!(?timeout, "jobs still run; they are given up and go back");
+            engine.abort.cancel();
+            let grace = engine.options.timeout.cancel_grace.max(Duration::from_secs(1));
             if tokio::time::timeout(grace, self.coordinator.idle()).await.is_err() {
-                tracing::error!("some jobs do not stop; another node will run them again after the lease");
+                tracing::error!("some jobs cannot be handed back; another node runs them after the lease");
             }
         }
         engine.plugs.cluster.shutdown().await;

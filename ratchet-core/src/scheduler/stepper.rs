@@ -57,7 +57,8 @@ impl Stepper {
 
     fn attempt(&self, claim: JobClaim) -> Option<impl Future<Output = ()> + use<>> {
         let slot = self.engine.slots.take(&claim.queue)?;
-        Some(Attempt { engine: Arc::clone(&self.engine), claim, slot }.run())
+        let running = self.engine.begin(claim.id);
+        Some(Attempt { engine: Arc::clone(&self.engine), claim, slot, running }.run())
     }
 
     /// Leaves the cluster.

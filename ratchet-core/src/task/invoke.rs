@@ -26,6 +26,8 @@ pub(crate) enum Ended {
     TimedOut(Duration),
     /// It was told to stop.
     Stopped,
+    /// The node stops and does not wait for it any more.
+    GivenUp,
 }
 
 /// What a body runs with.
@@ -39,6 +41,8 @@ pub(crate) struct Invocation<'a> {
     pub(crate) options: &'a TimeoutOptions,
     pub(crate) timeout: Option<Duration>,
     pub(crate) token: &'a CancellationToken,
+    /// Set when the node does not wait for it any more.
+    pub(crate) abort: &'a CancellationToken,
     /// Goes along with a body that blocks, because nothing can stop it.
     pub(crate) slot: Arc<Slot>,
 }
@@ -46,7 +50,8 @@ pub(crate) struct Invocation<'a> {
 impl Invocation<'_> {
     /// Runs the body until it ends, its time is up, or it was told to stop and did not within the grace.
     pub(crate) async fn run(self) -> Ended {
-        let (ctx, options, timeout, token) = (self.ctx, self.options, self.timeout, self.token);
+        let (ctx, options, timeout, token, abort) =
+            (self.ctx, self.options, self.timeout, self.token, self.abort);
         let mut body = Box::pin(self.body());
         tokio::select! {
             biased;
@@ -57,6 +62,10 @@ impl Invocation<'_> {
                 // Whatever it still returns comes too late.
                 let _ = tokio::time::timeout(options.cancel_grace, body).await;
                 return Ended::TimedOut(limit);
+            }
+            () = abort.cancelled() => {
+                token.cancel();
+                return Ended::GivenUp;
             }
             () = token.cancelled() => {}
         }

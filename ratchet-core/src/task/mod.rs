@@ -19,7 +19,7 @@ use tracing::Instrument as _;
 use crate::JobContext;
 use crate::context::Opening;
 use crate::coordinator::slots::Slot;
-use crate::engine::{Engine, insist};
+use crate::engine::{Engine, Running, insist};
 use crate::outcome::{self, Conclusion};
 use decide::{Decision, RetryTerms, decide};
 use invoke::{Ended, Invocation};
@@ -29,6 +29,7 @@ pub(crate) struct Attempt {
     pub(crate) engine: Arc<Engine>,
     pub(crate) claim: JobClaim,
     pub(crate) slot: Slot,
+    pub(crate) running: Running,
 }
 
 /// Why a body does not run, or how it failed.
@@ -66,8 +67,7 @@ impl Attempt {
     }
 
     async fn run_in_span(self) {
-        let Self { engine, claim, slot } = self;
-        let running = engine.begin(claim.id);
+        let Self { engine, claim, slot, running } = self;
         let subject = match load(&engine, &claim).await {
             Ok(subject) => subject,
             Err(stop) => return settle_unloaded(&engine, &claim, stop).await,
@@ -125,6 +125,7 @@ async fn steps(
         options: &engine.options.timeout,
         timeout: engine.timeout(job),
         token,
+        abort: &engine.abort,
         slot,
     };
     let ended = invocation.run().await;
@@ -144,6 +145,8 @@ async fn steps(
             admission.report(Some(&failure));
             Err(Stop::Failed(failure))
         }
+        // The node stops, and another one may begin anew at once.
+        Ended::GivenUp => Err(Stop::HandBack { delay: Duration::ZERO, reason: HandBackReason::Released }),
         Ended::Stopped if engine.drain.has_lease() => Err(Stop::Canceled("cancelled while it ran")),
         Ended::Stopped => Err(Stop::Lost),
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ratchet_api::options::RatchetOptions;
 use ratchet_api::{JobEventKind, JobPayload, JobPriority, JobStatus, JsonText, NewJob, Submission};
 use ratchet_core::{Call, JobContext, JobFailure, Method, Readiness, ResultError, jobs};
 use tokio::sync::Notify;
@@ -22,6 +23,7 @@ crate::cases! {
     callbacks_run_as_jobs_and_know_what_happened;
     log_lines_and_progress_are_kept_without_secrets;
     a_node_that_stops_lets_running_jobs_end_and_takes_no_new_ones;
+    a_job_that_outlives_the_deadline_of_a_stop_goes_back_with_nothing_consumed;
     a_method_without_a_macro_runs_too;
     every_end_is_told_after_it_is_recorded;
 }
@@ -236,6 +238,20 @@ async fn a_node_that_stops_lets_running_jobs_end_and_takes_no_new_ones(fx: Fixtu
     assert_eq!(running.job().await.expect("read").expect("there").status, JobStatus::Succeeded);
     assert_eq!(late.job().await.expect("read").expect("there").status, JobStatus::Pending);
     assert!(node.store().nodes().await.expect("read").is_empty(), "it has left");
+}
+
+// shows: S62
+async fn a_job_that_outlives_the_deadline_of_a_stop_goes_back_with_nothing_consumed(fx: Fixture) {
+    let bodies = Bodies::default();
+    let entered = Arc::clone(&bodies.entered);
+    let short = |options: &mut RatchetOptions| options.execution.drain_timeout = Duration::from_millis(20);
+    let node = fx.node(|builder| builder.bean(bodies).configure(short)).await;
+    let job = node.enqueue(Bodies::job().wait()).submit().await.expect("stored");
+    entered.notified().await;
+    node.stop().await;
+    let job = job.job().await.expect("read").expect("there");
+    assert_eq!((job.status, job.attempts, job.crash_count), (JobStatus::Pending, 0, 0));
+    assert_eq!(job.picked_by, None);
 }
 
 async fn a_method_without_a_macro_runs_too(fx: Fixture) {
