@@ -7,6 +7,12 @@
 
 mod cases;
 mod fixture;
+
+/// What the README shows compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
+
 pub mod place;
 
 use std::process::ExitCode;
