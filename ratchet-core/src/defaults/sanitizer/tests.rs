@@ -357,6 +357,18 @@ fn a_hook_can_hide_more_but_not_less() {
     assert!(!careless.sanitize(&failure("x")).contains("abc"));
 }
 
+fn with_check_digit(digits: &str) -> String {
+    let doubled = [0, 2, 4, 6, 8, 1, 3, 5, 7, 9];
+    let digit = |c: char| c.to_digit(10).unwrap() as usize;
+    let sum: usize = digits
+        .chars()
+        .rev()
+        .enumerate()
+        .map(|(i, c)| if i % 2 == 0 { doubled[digit(c)] } else { digit(c) })
+        .sum();
+    format!("{digits}{}", (10 - sum % 10) % 10)
+}
+
 /// A secret and a text that carries it.
 fn leaks() -> impl Strategy<Value = (String, String)> {
     let alphanumeric = || "[A-Za-z0-9]{20,40}";
@@ -389,10 +401,7 @@ fn leaks() -> impl Strategy<Value = (String, String)> {
         around("[ -~]{8,30}", |s| format!("Key (name)=({s}) already exists.")),
         around("[ -~]{8,30}", |s| format!("Duplicate entry '{s}' for key 'users.name'")),
         around("[a-z0-9._+-]{6,20}@[a-z0-9]{3,10}\\.[a-z]{2,5}", str::to_owned),
-        around("4[0-9]{14}", |s| (0..10)
-            .map(|d| format!("{s}{d}"))
-            .find(|n| { !DefaultErrorSanitizer::default().sanitize(&failure(n)).contains(n) })
-            .unwrap()),
+        around("4[0-9]{14}", with_check_digit),
     ]
 }
 
@@ -467,9 +476,10 @@ fn jumble() -> impl Strategy<Value = String> {
 }
 
 proptest! {
+    // A semicolon before makes a connection string of what follows, where the next one ends a value.
     // shows: S108 S109
     #[test]
-    fn no_part_of_a_generated_secret_is_stored((secret, carrier) in leaks(), before in "[a-z ]{0,20}", after in "[a-z ]{0,20}") {
+    fn no_part_of_a_generated_secret_is_stored((secret, carrier) in leaks(), before in "[ -:<-~]{0,20}", after in "[ -~]{0,20}") {
         let text = stored(&format!("{before} {carrier} {after}"));
         prop_assert!(no_part_of(&secret, &text), "{secret:?} in {text:?}");
         prop_assert_eq!(stored(&text), text);
