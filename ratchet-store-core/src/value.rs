@@ -172,7 +172,7 @@ impl Value<'_> {
             Self::Ints(values) => write_json(json, values[place]),
             Self::Texts(values) => write_text(json, values[place]),
             Self::ByteStrings(values) => write_hex(json, values[place]),
-            Self::Ids(values) => write_json(json, values[place].map(|id| Quoted(id.simple()))),
+            Self::Ids(values) => write_id(json, values[place]),
             Self::Times(values) => write_json(json, values[place].map(Timestamp::as_millis)),
             _ => Ok(()),
         };
@@ -203,14 +203,6 @@ fn separate(json: &mut String, place: usize) {
     }
 }
 
-struct Quoted<T>(T);
-
-impl<T: std::fmt::Display> std::fmt::Display for Quoted<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "\"{}\"", self.0)
-    }
-}
-
 fn write_json(json: &mut String, value: Option<impl std::fmt::Display>) -> std::fmt::Result {
     match value {
         Some(value) => write!(json, "{value}"),
@@ -219,8 +211,24 @@ fn write_json(json: &mut String, value: Option<impl std::fmt::Display>) -> std::
 }
 
 fn write_text(json: &mut String, text: Option<&str>) -> std::fmt::Result {
-    let text = serde_json::to_string(&text).map_err(|_| std::fmt::Error)?;
-    json.write_str(&text)
+    let Some(text) = text else { return json.write_str("null") };
+    if text.bytes().any(|byte| byte < b' ' || matches!(byte, b'"' | b'\\')) {
+        return json.write_str(&serde_json::to_string(text).map_err(|_| std::fmt::Error)?);
+    }
+    write_quoted(json, text)
+}
+
+fn write_id(json: &mut String, id: Option<Uuid>) -> std::fmt::Result {
+    let Some(id) = id else { return json.write_str("null") };
+    write_quoted(json, id.simple().encode_lower(&mut Uuid::encode_buffer()))
+}
+
+/// Text that needs no escaping.
+fn write_quoted(json: &mut String, text: &str) -> std::fmt::Result {
+    json.push('"');
+    json.push_str(text);
+    json.push('"');
+    Ok(())
 }
 
 fn write_hex(json: &mut String, bytes: Option<&[u8]>) -> std::fmt::Result {

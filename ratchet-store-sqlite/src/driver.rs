@@ -23,6 +23,12 @@ pub(crate) const SCRATCH_TABLES: &str = include_str!("../queries/connect/tables.
 
 const CHOOSE_BEST: &str = include_str!("../queries/connect/choose_best.sql");
 
+/// 16 MB of pages, so that a backlog in random order is not read again and again.
+const CACHE: &str = "-16000";
+
+/// Pages in the log before they are copied into the file, 16 MB: a page that is written often is copied once.
+const CHECKPOINT: &str = "4000";
+
 /// Opens connections to one file.
 pub(crate) struct SqliteDriver {
     writer: SqliteConnectOptions,
@@ -35,7 +41,7 @@ impl SqliteDriver {
     pub(crate) fn new(file: &SqliteConnectOptions, namespace: &Namespace) -> Result<Self, TextError> {
         let compile = |text| Statement::compile(text, Dialect::Sqlite, namespace);
         Ok(Self {
-            writer: file.clone().pragma("cache_size", "-16000"),
+            writer: file.clone().pragma("cache_size", CACHE).pragma("wal_autocheckpoint", CHECKPOINT),
             reader: file.clone().pragma("query_only", "on"),
             prepare: [compile(SCRATCH_TABLES)?, compile(CHOOSE_BEST)?],
         })
