@@ -36,4 +36,13 @@ impl Dialect {
             Self::MySql | Self::Sqlite => None,
         }
     }
+
+    /// Whether the driver takes a whole file, with a transaction around it, at once: SQLite's is a thread, and each way
+    /// there and back costs.
+    pub(crate) const fn takes_whole_texts(self) -> bool {
+        match self {
+            Self::Sqlite => true,
+            Self::Postgres | Self::MySql => false,
+        }
+    }
 }

@@ -31,7 +31,8 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
     /// The language of its statements.
     fn dialect(&self) -> Dialect;
 
-    /// What begins a transaction for such work, if it needs one; `COMMIT` and `ROLLBACK` end it.
+    /// What begins a transaction for such work, if it needs one; `COMMIT` and `ROLLBACK` end it. For SQLite's
+    /// [`Work::Write`] both stand in the text of the statement.
     fn begin(&self, work: Work) -> Option<&'static str>;
 
     /// Opens a connection for such work.

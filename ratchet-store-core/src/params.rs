@@ -118,6 +118,12 @@ impl Statement {
         Ok(Self { sql: vouch(writer.text), binds })
     }
 
+    /// The same with a transaction around it, in one text.
+    pub(crate) fn within(&self, begin: &'static str) -> Self {
+        let text = format!("{begin};\n{};\nCOMMIT", self.sql.as_str());
+        Self { sql: vouch(text), binds: Arc::clone(&self.binds) }
+    }
+
     /// The text to send.
     pub fn sql(&self) -> SqlStr {
         self.sql.clone()

@@ -205,11 +205,57 @@ impl Place {
     }
 }
 
+/// Writes, without leaving anything, what a file that is only read refuses. To begin is not enough.
+const TOUCH: &str = "BEGIN IMMEDIATE; CREATE TABLE ratchet_touched (touched); ROLLBACK";
+
 /// Touches the file as a writer and answers its journal mode.
 async fn journal_mode(file: &SqliteConnectOptions) -> sqlx::Result<String> {
     let mut connection: SqliteConnection = file.connect().await?;
-    sqlx::raw_sql("BEGIN IMMEDIATE; ROLLBACK").execute(&mut connection).await?;
+    sqlx::raw_sql(TOUCH).execute(&mut connection).await?;
     let mode = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut connection).await?;
     connection.close().await?;
     Ok(mode)
+}
+
+#[cfg(test)]
+mod tests {
+    use ratchet_store_core::Statement;
+    use ratchet_store_core::driver::{Driver as _, Work};
+
+    use super::*;
+
+    fn place(name: &str) -> (tempfile::TempDir, Place) {
+        let dir = tempfile::TempDir::new().expect("there is room for files");
+        let place = Place(dir.path().join(name));
+        (dir, place)
+    }
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_written_is_refused() {
+        let (_dir, place) = place("jobs.db");
+        let file = place.file(&SqliteOptions::default());
+        place.make_ready(&file).await.expect("it is made");
+        let error = place.make_ready(&file.read_only(true)).await.expect_err("it is refused");
+        assert_eq!(error.kind(), StoreErrorKind::Other);
+        assert!(error.to_string().contains("cannot be written"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_commit_is_as_sure_as_the_options_say_and_a_reader_cannot_write() {
+        let (_dir, place) = place("jobs.db");
+        place.make_ready(&place.file(&SqliteOptions::default())).await.expect("it is made");
+        for (durability, synchronous) in [(Durability::Full, 2), (Durability::Normal, 1)] {
+            let options = SqliteOptions { durability, ..SqliteOptions::default() };
+            let driver = SqliteDriver::new(&place.file(&options), &Namespace::bare()).expect("texts");
+            for (work, query_only) in [(Work::Write, 0), (Work::Read, 1)] {
+                let mut connection = driver.connect(work).await.expect("it opens");
+                let text =
+                    "SELECT s.synchronous, q.query_only FROM pragma_synchronous s, pragma_query_only q";
+                let settings = Statement::compile(text, Dialect::Sqlite, &Namespace::bare()).expect("a text");
+                let row = connection.fetch(&settings, &[]).await.expect("an answer").remove(0);
+                assert_eq!(row.int("synchronous").ok(), Some(Some(synchronous)));
+                assert_eq!(row.int("query_only").ok(), Some(Some(query_only)));
+            }
+        }
+    }
 }

@@ -105,3 +105,19 @@ async fn two_prefixes_share_a_file_and_see_nothing_of_each_other() {
     common::drain(&two, 0).await;
     common::drain(&one, 1).await;
 }
+
+#[tokio::test]
+async fn a_write_that_fails_leaves_nothing_behind_and_the_next_one_works() {
+    let (_dir, file) = place();
+    let store = SqliteStore::open(&file).await.expect("it opens");
+    let mut connection = SqliteConnectOptions::new().filename(&file).connect().await.expect("it opens");
+    let refuse =
+        "CREATE TRIGGER refuse BEFORE INSERT ON scheduler_job_queue BEGIN SELECT RAISE(ABORT, 'no'); END";
+    sqlx::query(refuse).execute(&mut connection).await.expect("it is made");
+    store.insert(&[Submission::single(job())]).await.expect_err("it is refused");
+    assert_eq!(count(&store).await, 0);
+
+    sqlx::query("DROP TRIGGER refuse").execute(&mut connection).await.expect("it is dropped");
+    assert_eq!(store.insert(&[Submission::single(job())]).await.expect("it is stored"), [Inserted::New]);
+    assert_eq!(count(&store).await, 1);
+}

@@ -43,7 +43,7 @@ use std::time::Duration;
 use ratchet_api::store::JobStore;
 use ratchet_api::{Limits, StoreClock, StoreError, StoreErrorKind, StoreResult, Timestamp};
 
-use crate::driver::Driver;
+use crate::driver::{Driver, Work};
 use crate::{Dialect, Namespace};
 use session::Sessions;
 use statement::Statements;
@@ -105,7 +105,8 @@ impl SqlStore {
         texts: &Texts,
         options: SqlOptions,
     ) -> StoreResult<Self> {
-        let sql = Arc::new(Statements::compile(texts, driver.dialect(), &options.namespace)?);
+        let begin = driver.begin(Work::Write);
+        let sql = Arc::new(Statements::compile(texts, driver.dialect(), &options.namespace, begin)?);
         Ok(Self::open(name, driver, sql, options))
     }
 

@@ -40,6 +40,8 @@ pub(crate) struct Session<'a> {
     store: &'a SqlStore,
     op: &'static str,
     connection: Link<'a>,
+    /// Each file brings its own transaction.
+    alone: bool,
 }
 
 /// Whose connection it is.
@@ -137,6 +139,11 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Whether each file brings its own transaction.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone
+    }
+
     pub(crate) fn dialect(&self) -> Dialect {
         self.store.driver.dialect()
     }
@@ -200,7 +207,9 @@ impl SqlStore {
         let _permit = pool.permit(op, wait).await?;
         let connection = timeout(wait, pool.connection(&*self.driver, op, work)).await;
         let late = |_| StoreError::new(StoreErrorKind::Unavailable, op, "the server does not answer");
-        let mut session = Session { store: self, op, connection: Link::Ours(connection.map_err(late)??) };
+        let connection = Link::Ours(connection.map_err(late)??);
+        let alone = work == Work::Write && self.driver.dialect().takes_whole_texts();
+        let mut session = Session { store: self, op, connection, alone };
         let (result, usable) = session.work(self.driver.begin(work), task).await;
         match session.connection {
             Link::Ours(connection) if usable => pool.push(connection),
@@ -217,7 +226,7 @@ impl SqlStore {
         connection: Box<dyn Connection + 'a>,
         task: impl Task<'a, T>,
     ) -> StoreResult<T> {
-        task(&mut Session { store: self, op, connection: Link::Theirs(connection) }).await
+        task(&mut Session { store: self, op, connection: Link::Theirs(connection), alone: false }).await
     }
 }
 
@@ -240,7 +249,7 @@ impl<'a> Session<'a> {
     }
 
     async fn try_work<T>(&mut self, begin: Option<&'static str>, task: &impl Task<'a, T>) -> StoreResult<T> {
-        let Some(begin) = begin else { return task(self).await };
+        let Some(begin) = begin.filter(|_| !self.alone) else { return task(self).await };
         self.raw(begin).await?;
         let answer = task(self).await?;
         self.raw("COMMIT").await?;

@@ -11,6 +11,8 @@ use crate::{Dialect, Namespace, Statement, TextError};
 pub(crate) struct Query {
     name: &'static str,
     statements: Vec<Statement>,
+    /// All of them with a transaction around them, where the driver takes a whole text at once.
+    alone: Option<Statement>,
 }
 
 impl Query {
@@ -19,13 +21,14 @@ impl Query {
         text: &'static str,
         dialect: Dialect,
         namespace: &Namespace,
+        begin: Option<&'static str>,
     ) -> Result<Self, TextError> {
-        let statements = match dialect {
-            // Its driver runs a whole file at once: one change of threads instead of a dozen.
-            Dialect::Sqlite => vec![Statement::compile(text, dialect, namespace)?],
-            Dialect::Postgres | Dialect::MySql => Statement::compile_all(text, dialect, namespace)?,
-        };
-        Ok(Self { name, statements })
+        if dialect.takes_whole_texts() {
+            let whole = Statement::compile(text, dialect, namespace)?;
+            let alone = begin.map(|begin| whole.within(begin));
+            return Ok(Self { name, statements: vec![whole], alone });
+        }
+        Ok(Self { name, statements: Statement::compile_all(text, dialect, namespace)?, alone: None })
     }
 
     /// Starts binding values.
@@ -75,6 +78,9 @@ impl<'v> Bound<'v> {
 
     /// Runs every statement before the last.
     async fn all_but_last(&self, session: &mut Session<'_>) -> StoreResult<&'v Statement> {
+        if let Some(alone) = self.query.alone.as_ref().filter(|_| session.is_alone()) {
+            return Ok(alone);
+        }
         let Some((last, before)) = self.query.statements.split_last() else {
             let empty = format!("statement {} is empty", self.query.name);
             return Err(StoreError::new(StoreErrorKind::Other, session.op(), empty));
@@ -101,13 +107,14 @@ macro_rules! statements {
         pub(crate) struct Statements { $(pub(crate) $name: Query),* }
 
         impl Statements {
-            /// Compiles them all.
+            /// Compiles them all; `begin` is what begins a transaction around one.
             pub(crate) fn compile(
                 texts: &Texts,
                 dialect: Dialect,
                 namespace: &Namespace,
+                begin: Option<&'static str>,
             ) -> Result<Self, TextError> {
-                Ok(Self { $($name: Query::compile(stringify!($name), texts.$name, dialect, namespace)?),* })
+                Ok(Self { $($name: Query::compile(stringify!($name), texts.$name, dialect, namespace, begin)?),* })
             }
         }
 
