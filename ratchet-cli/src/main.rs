@@ -1,21 +1,37 @@
 //! The command line of Ratchet.
 
 mod commands;
+mod output;
+mod store;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use output::Output;
+use store::Place;
+
 /// Background jobs on the database you already run.
 #[derive(Debug, Parser)]
 #[command(name = "ratchet", version, about, after_help = EXAMPLES)]
 struct Arguments {
+    #[command(flatten)]
+    place: Place,
+
+    #[command(flatten)]
+    output: Output,
+
     #[command(subcommand)]
     command: Command,
 }
 
 const EXAMPLES: &str = "Examples:
-  ratchet demo                            # see it work, on a SQLite file of its own";
+  ratchet demo                            # see it work, on a SQLite file of its own
+  export RATCHET_URL=postgres://me@db/app
+  ratchet migrate                         # make the tables, or bring them up to date
+  ratchet status                          # queues, nodes and dead letters on one screen
+  ratchet jobs list --status failed       # what went wrong
+  ratchet dlq retry --all                 # try it again";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -23,19 +39,32 @@ enum Command {
     /// a permit, progress. Ends by itself.
     #[cfg(feature = "sqlite")]
     Demo(commands::demo::Arguments),
+    /// Makes the tables, or brings them up to date.
+    Migrate(commands::migrate::Arguments),
+    /// Shows the store, its clock, queues, nodes and dead letters on one screen.
+    Status(commands::status::Arguments),
+    /// Lists jobs, shows one, and steers them.
+    Jobs(commands::jobs::Arguments),
+    /// Shows dead letters by what went wrong, and tries them again.
+    Dlq(commands::dlq::Arguments),
+    /// Shows how the queues are doing; pauses and resumes them.
+    Queues(commands::queues::Arguments),
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let done = match Arguments::parse().command {
-        #[cfg(feature = "sqlite")]
-        Command::Demo(arguments) => commands::demo::run(&arguments).await,
+    let Arguments { place, output, command } = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return output::usage(&error),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let done = match &command {
+        #[cfg(feature = "sqlite")]
+        Command::Demo(arguments) => commands::demo::run(arguments).await.map(|()| ExitCode::SUCCESS),
+        Command::Migrate(arguments) => commands::migrate::run(arguments, &place, output).await,
+        Command::Status(arguments) => commands::status::run(arguments, &place, output).await,
+        Command::Jobs(arguments) => commands::jobs::run(arguments, &place, output).await,
+        Command::Dlq(arguments) => commands::dlq::run(arguments, &place, output).await,
+        Command::Queues(arguments) => commands::queues::run(arguments, &place, output).await,
+    };
+    done.unwrap_or_else(|error| output::failure(&error))
 }

@@ -1,0 +1,116 @@
+//! `ratchet jobs cancel`, `pause`, `resume` and `retry`
+
+use std::process::ExitCode;
+
+use anyhow::{Error, Result};
+use ratchet_api::{ControlError, Job, JobId, JobStatus};
+use ratchet_core::Client;
+
+use crate::output::Output;
+use crate::output::job::{Answer, Answers};
+
+/// Which jobs to steer.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Jobs {
+    /// The jobs' ids
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<JobId>,
+}
+
+/// `ratchet jobs cancel`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  ratchet jobs cancel 0193297a-5c1e-7d4b-8f3a-0242ac120002 --reason 'the customer changed their mind'")]
+pub(crate) struct Cancel {
+    #[command(flatten)]
+    pub(super) jobs: Jobs,
+
+    /// Why, for those who look at the job later
+    #[arg(long, value_name = "TEXT", default_value = "cancelled from the command line")]
+    pub(super) reason: String,
+}
+
+/// What to do with a job.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Control<'a> {
+    /// For this reason.
+    Cancel(&'a str),
+    Pause,
+    Resume,
+    Retry,
+}
+
+/// Steers each job, tells what became of it, and fails if nothing did.
+pub(super) async fn run(
+    jobs: &Jobs,
+    control: &Control<'_>,
+    client: &Client,
+    output: Output,
+) -> Result<ExitCode> {
+    let mut answers = Answers { jobs: Vec::new() };
+    let mut trouble: Option<Error> = None;
+    for id in &jobs.ids {
+        match control.steer(client, *id).await {
+            Ok(answer) => answers.jobs.push(answer),
+            Err(error) => {
+                trouble = Some(Error::from(error).context(format!("job {id}")));
+                break;
+            }
+        }
+    }
+    // What was done is told even if the store failed later.
+    output.show(&answers)?;
+    match trouble {
+        Some(error) => Err(error),
+        None if answers.jobs.iter().any(|answer| answer.done) => Ok(ExitCode::SUCCESS),
+        None => Ok(ExitCode::FAILURE),
+    }
+}
+
+impl Control<'_> {
+    /// Steers one job.
+    pub(crate) async fn steer(&self, client: &Client, id: JobId) -> Result<Answer, ControlError> {
+        let done = match self {
+            Self::Cancel(reason) => client.cancel(id, reason).await?,
+            Self::Pause => client.pause(id).await?,
+            Self::Resume => client.resume(id).await?,
+            Self::Retry => client.retry(id).await?,
+        };
+        let job = client.store().find(&[id]).await?.pop().flatten();
+        let answer = match &job {
+            None => "there is no such job".to_owned(),
+            Some(job) if done => self.success(job),
+            Some(job) => format!("is not {}: {}", self.participle(), self.obstacle(client, job).await?),
+        };
+        Ok(Answer { id, done, status: job.map(|job| job.status), answer })
+    }
+
+    const fn participle(&self) -> &'static str {
+        match self {
+            Self::Cancel(_) => "cancelled",
+            Self::Pause => "paused",
+            Self::Resume => "resumed",
+            Self::Retry => "retried",
+        }
+    }
+
+    fn success(&self, job: &Job) -> String {
+        match self {
+            Self::Cancel(_) if job.ending.is_none() => "is told to stop; it runs".to_owned(),
+            Self::Resume | Self::Retry => format!("is {}: {} again", self.participle(), job.status),
+            _ => format!("is {}", self.participle()),
+        }
+    }
+
+    async fn obstacle(&self, client: &Client, job: &Job) -> Result<String, ControlError> {
+        let status = job.status;
+        // A dead letter lost its key when it failed, and someone else may have it by now.
+        let needs_key = matches!(self, Self::Pause | Self::Retry) && status == JobStatus::Failed;
+        if let Some(key) = job.spec.business_key.as_ref().filter(|_| needs_key)
+            && let Some(holder) = client.store().find_active_by_business_key(key).await?
+        {
+            return Ok(format!("job {holder} has its business key {key}"));
+        }
+        Ok(format!("it is {status}"))
+    }
+}

@@ -1,0 +1,58 @@
+//! `ratchet jobs`
+
+pub(crate) mod control;
+mod list;
+mod show;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::output::Output;
+use crate::store::Place;
+use control::Control;
+
+/// `ratchet jobs`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ratchet jobs list --status failed,paused --queue mail
+  ratchet jobs show 0193297a-5c1e-7d4b-8f3a-0242ac120002
+  ratchet jobs retry 0193297a-5c1e-7d4b-8f3a-0242ac120002")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Lists jobs, newest first
+    List(list::Arguments),
+    /// Shows everything about one job: fields, attempts, log, what it waits for, alerts
+    Show(show::Arguments),
+    /// Calls jobs off: at once if they have not started; running ones are told to stop
+    Cancel(control::Cancel),
+    /// Sets jobs aside that have not started, or have failed
+    #[command(after_help = "Example:\n  ratchet jobs pause 0193297a-5c1e-7d4b-8f3a-0242ac120002")]
+    Pause(control::Jobs),
+    /// Puts paused jobs back where they were
+    #[command(after_help = "Example:\n  ratchet jobs resume 0193297a-5c1e-7d4b-8f3a-0242ac120002")]
+    Resume(control::Jobs),
+    /// Runs failed jobs again, as if they had never been tried
+    #[command(after_help = "Example:\n  ratchet jobs retry 0193297a-5c1e-7d4b-8f3a-0242ac120002")]
+    Retry(control::Jobs),
+}
+
+pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) -> Result<ExitCode> {
+    let client = place.open().await?;
+    match &arguments.command {
+        Command::List(arguments) => list::run(arguments, &client, output).await,
+        Command::Show(arguments) => show::run(arguments, &client, output).await,
+        Command::Cancel(cancel) => {
+            control::run(&cancel.jobs, &Control::Cancel(&cancel.reason), &client, output).await
+        }
+        Command::Pause(jobs) => control::run(jobs, &Control::Pause, &client, output).await,
+        Command::Resume(jobs) => control::run(jobs, &Control::Resume, &client, output).await,
+        Command::Retry(jobs) => control::run(jobs, &Control::Retry, &client, output).await,
+    }
+}

@@ -1,0 +1,69 @@
+//! `ratchet status`
+
+use std::fmt;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::output::dead_letter::Groups;
+use crate::output::node::Nodes;
+use crate::output::queue::Queues;
+use crate::output::{Instant, Output};
+use crate::store::Place;
+
+/// The most groups of dead letters on the screen.
+const GROUPS: usize = 10;
+
+/// `ratchet status`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ratchet status
+  ratchet status --url jobs.db --json | jq '.queues[] | select(.paused)'")]
+pub(crate) struct Arguments {}
+
+/// How a store is doing.
+#[derive(Serialize)]
+struct Status {
+    store: Store,
+    database_time: Instant,
+    #[serde(flatten)]
+    queues: Queues,
+    nodes: Nodes,
+    /// The biggest groups.
+    dead_letters: Groups,
+    /// Of all groups.
+    dead_letter_count: u64,
+}
+
+#[derive(Serialize)]
+struct Store {
+    kind: &'static str,
+    location: String,
+}
+
+pub(crate) async fn run(_: &Arguments, place: &Place, output: Output) -> Result<ExitCode> {
+    let client = place.open().await?;
+    let store = client.store();
+    let now = Instant(store.database_time().await?);
+    let queues = Queues::of(store.queue_health().await?);
+    let status = Status {
+        store: Store { kind: store.name(), location: place.location()?.to_string() },
+        database_time: now,
+        nodes: Nodes::of(store.nodes().await?, now),
+        dead_letters: Groups::of(store.dead_letters(GROUPS).await?, now),
+        dead_letter_count: queues.queues.iter().map(|queue| queue.failed).sum(),
+        queues,
+    };
+    output.show(&status)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Store  {} at {}", self.store.kind, self.store.location)?;
+        writeln!(f, "Time   {}", self.database_time)?;
+        write!(f, "\nQueues\n{}\nNodes\n{}", self.queues, self.nodes)?;
+        write!(f, "\nDead letters: {}\n{}", self.dead_letter_count, self.dead_letters)
+    }
+}

@@ -1,0 +1,127 @@
+//! What commands print: tables for people, one JSON document for programs.
+
+pub(crate) mod dead_letter;
+pub(crate) mod job;
+pub(crate) mod migration;
+pub(crate) mod node;
+pub(crate) mod queue;
+pub(crate) mod story;
+mod table;
+mod time;
+
+pub(crate) use table::Table;
+pub(crate) use time::{Instant, span};
+
+use std::fmt::Display;
+use std::io::{self, ErrorKind, Write as _};
+use std::process::ExitCode;
+
+use anyhow::{Error, Result};
+use ratchet_api::{JobFailure, Sanitized};
+use ratchet_core::defaults::DefaultErrorSanitizer;
+use serde::Serialize;
+
+/// How to print.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Output {
+    /// Print one JSON document instead of text for people
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+impl Output {
+    /// Prints what a command found.
+    pub(crate) fn show(self, report: &(impl Serialize + Display)) -> Result<()> {
+        let text = if self.json {
+            serde_json::to_string_pretty(report)? + "\n"
+        } else {
+            harmless(&report.to_string())
+        };
+        let mut screen = io::stdout().lock();
+        match screen.write_all(text.as_bytes()).and_then(|()| screen.flush()) {
+            // Whoever reads has seen enough, as in `ratchet jobs list | head`.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            written => Ok(written?),
+        }
+    }
+}
+
+/// Shows control characters instead of obeying them: stored text must not steer a terminal.
+fn harmless(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => out.push(c),
+            c if c.is_control() => out.extend(c.escape_default()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Tells how far a long command is, without getting into its output.
+pub(crate) fn progress(text: &str) {
+    // A reader who is gone is no reason to stop.
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Tells why a command failed.
+pub(crate) fn failure(error: &Error) -> ExitCode {
+    progress(&without_secrets(&format!("error: {}", harmless(&reasons(error)))));
+    ExitCode::FAILURE
+}
+
+/// Tells what is wrong with the arguments, or gives the help that was asked for.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    let text = error.to_string();
+    let safe = without_secrets(&text);
+    // A URL in the wrong place would be repeated with its password.
+    if error.use_stderr() && safe != text.trim_end() {
+        progress(&safe);
+    } else {
+        // A reader who is gone is no reason to fail.
+        let _ = error.print();
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
+}
+
+/// The error and what caused it, each reason once: many errors repeat their cause.
+fn reasons(error: &Error) -> String {
+    let mut text = String::new();
+    for reason in error.chain().map(ToString::to_string).filter(|reason| !reason.is_empty()) {
+        if text.is_empty() {
+            text = reason;
+        } else if !text.contains(&reason) {
+            text = format!("{text}: {reason}");
+        }
+    }
+    text
+}
+
+/// The last line of defence: no command puts a URL into an error.
+fn without_secrets(text: &str) -> String {
+    let failure = JobFailure::new("", text.trim_end());
+    Sanitized::new(&DefaultErrorSanitizer::default(), &failure).as_str().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_text_does_not_steer_the_terminal() {
+        assert_eq!(harmless("a\u{1b}[2Jb\r\n\tc"), "a\\u{1b}[2Jb\\r\n\tc");
+    }
+
+    #[test]
+    fn each_reason_is_told_once() {
+        let error = anyhow::anyhow!("no route").context("cannot connect: no route").context("open");
+        assert_eq!(reasons(&error), "open: cannot connect: no route");
+    }
+
+    #[test]
+    fn a_url_in_an_error_loses_its_password() {
+        let text = without_secrets("unexpected argument 'postgres://me:s3cret@db/app' found\n");
+        assert_eq!(text, "unexpected argument 'postgres://[REDACTED]@db/app' found");
+    }
+}

@@ -1,0 +1,37 @@
+//! Stores in MongoDB.
+
+use anyhow::{Result, bail};
+use ratchet_api::StoreErrorKind;
+use ratchet_core::{Client, Ratchet};
+use ratchet_store_mongodb::{MongoOptions, MongoStore};
+
+use super::Place;
+use crate::output::migration::Applied;
+
+pub(super) async fn open(url: &str, place: &Place) -> Result<Client> {
+    Ok(Ratchet::client(connect(url, place).await?))
+}
+
+/// Connecting makes what is missing.
+pub(super) async fn migrate(url: &str, place: &Place) -> Result<Applied> {
+    connect(url, place).await?;
+    Ok(Applied::default())
+}
+
+async fn connect(url: &str, place: &Place) -> Result<MongoStore> {
+    let mut options = MongoOptions::default();
+    if let Some(database) = &place.schema {
+        options.database.clone_from(database);
+    }
+    if let Some(prefix) = &place.prefix {
+        options.prefix.clone_from(prefix);
+    }
+    match MongoStore::connect(url, options).await {
+        // The driver's words about a URL that it does not understand may repeat parts of it.
+        Err(error) if error.kind() == StoreErrorKind::Invalid => bail!(
+            "the URL is not one of MongoDB, or --schema or --prefix is no usable name; special characters in user and \
+             password are written as %XX"
+        ),
+        connected => Ok(connected?),
+    }
+}

@@ -1,0 +1,37 @@
+//! Stores in a file.
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use ratchet_api::StoreErrorKind;
+use ratchet_core::{Client, Ratchet};
+use ratchet_store_core::{Namespace, SchemaMigrator};
+use ratchet_store_sqlite::{SqliteOptions, SqliteStore};
+
+/// Opens a file that is there and up to date. The store itself would make the one and mend the other.
+pub(super) async fn open(file: &Path, namespace: Namespace) -> Result<Client> {
+    must_exist(file)?;
+    match migrator(file, namespace.clone())?.ensure(false).await {
+        Err(error) if error.kind() == StoreErrorKind::NotMigrated => return Err(error.into()),
+        // Opening it explains better what else is wrong with a file.
+        _ => {}
+    }
+    let mut options = SqliteOptions::default();
+    options.namespace = namespace;
+    options.readers = 1;
+    Ok(Ratchet::client(SqliteStore::open_with(file, options).await?))
+}
+
+pub(super) fn migrator(file: &Path, namespace: Namespace) -> Result<SchemaMigrator> {
+    Ok(SqliteStore::migrator(file, namespace)?)
+}
+
+/// A slip of the pen in a path must not make a new, empty store.
+pub(super) fn must_exist(file: &Path) -> Result<()> {
+    ensure!(
+        file.exists(),
+        "{} does not exist; check the path, or make it with `ratchet migrate`",
+        file.display()
+    );
+    Ok(())
+}
