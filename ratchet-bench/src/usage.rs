@@ -31,6 +31,12 @@ pub(crate) fn own_cpu() -> Option<Duration> {
     ProcessTimes::read("self").map(|times| times.own)
 }
 
+/// All bytes that this process has written.
+pub(crate) fn own_writes() -> Option<u64> {
+    let counts = fs::read_to_string("/proc/self/io").ok()?;
+    counts.lines().find_map(|line| line.strip_prefix("wchar: "))?.trim().parse().ok()
+}
+
 /// The processor time of a server whose workers are children of one process, one of which is `worker`.
 /// Children that have ended count as well.
 pub(crate) fn family_cpu(worker: u32) -> Option<Duration> {

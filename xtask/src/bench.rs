@@ -33,7 +33,7 @@ pub(crate) enum BenchCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// The store: memory, postgres, mongodb, sqlite
+    /// The store: memory, postgres, sqlite or mongodb
     #[arg(long)]
     store: String,
     /// Small sizes, for a first look; only wrong answers fail, not slow ones

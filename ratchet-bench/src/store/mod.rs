@@ -4,6 +4,7 @@ mod fill;
 mod memory;
 mod mongodb;
 mod postgres;
+mod sqlite;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,7 @@ pub(crate) enum StoreName {
     Memory,
     Postgres,
     Mongodb,
+    Sqlite,
 }
 
 /// The store of this name, on the server that the environment tells.
@@ -33,6 +35,7 @@ pub(crate) async fn open(name: StoreName) -> Result<Arc<dyn Bench>> {
     Ok(match name {
         StoreName::Memory => Arc::new(memory::Memory),
         StoreName::Postgres => Arc::new(postgres::Postgres::open().await?),
+        StoreName::Sqlite => Arc::new(sqlite::Sqlite),
         StoreName::Mongodb => Arc::new(mongodb::Mongo::open()?),
     })
 }

@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 
 use anyhow::{Result, ensure};
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use ratchet_api::{JobId, JobPayload, whole_millis};
-use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, Row as _};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::PgPlace;
@@ -32,6 +32,11 @@ pub(super) async fn lanes(place: &PgPlace, count: usize) -> Result<Vec<Box<dyn L
     Ok(lanes)
 }
 
+/// A row of `claim.sql` and one of `load.sql`: read in full, as any worker would.
+type Claimed =
+    (Uuid, i64, String, String, i16, DateTime<Utc>, Option<DateTime<Utc>>, i64, i64, i64, i64, bool);
+type Loaded = (Uuid, String, String, i16, i64, String, i64, String, String, String, DateTime<Utc>);
+
 struct ProbeLane {
     connection: PgConnection,
     owner: String,
@@ -43,10 +48,9 @@ struct ProbeLane {
 }
 
 impl ProbeLane {
-    fn hold(&mut self, rows: &[PgRow]) -> Result<usize> {
-        self.ids = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-        self.fences = rows.iter().map(|row| row.try_get(1)).collect::<Result<_, _>>()?;
-        Ok(rows.len())
+    fn hold(&mut self, claimed: &[Claimed]) -> usize {
+        (self.ids, self.fences) = claimed.iter().map(|row| (row.0, row.1)).unzip();
+        claimed.len()
     }
 }
 
@@ -73,16 +77,15 @@ impl Lane for ProbeLane {
     }
 
     async fn claim(&mut self, limit: usize) -> Result<usize> {
-        let claim = sqlx::query(include_str!("claim.sql")).bind(&self.owner).bind(limit as i64);
-        let rows = claim.fetch_all(&mut self.connection).await?;
-        self.hold(&rows)
+        let claim = sqlx::query_as(include_str!("claim.sql")).bind(&self.owner).bind(limit as i64);
+        let claimed = claim.fetch_all(&mut self.connection).await?;
+        Ok(self.hold(&claimed))
     }
 
     async fn load(&mut self) -> Result<()> {
-        let load = sqlx::query(include_str!("load.sql")).bind(&self.ids);
-        let rows = load.fetch_all(&mut self.connection).await?;
-        let payloads = rows.iter().map(|row| row.try_get("payload")).collect::<Result<Vec<String>, _>>()?;
-        ensure!(payloads.len() == self.ids.len(), "a job was not loaded");
+        let load = sqlx::query_as(include_str!("load.sql")).bind(&self.ids);
+        let loaded: Vec<Loaded> = load.fetch_all(&mut self.connection).await?;
+        ensure!(loaded.len() == self.ids.len(), "a job was not loaded");
         Ok(())
     }
 
@@ -100,7 +103,7 @@ impl Lane for ProbeLane {
     }
 
     async fn commit_and_claim(&mut self, limit: usize) -> Result<usize> {
-        let rows = sqlx::query(include_str!("fused.sql"))
+        let claimed = sqlx::query_as(include_str!("fused.sql"))
             .bind(&self.owner)
             .bind(limit as i64)
             .bind(&self.ids)
@@ -109,6 +112,6 @@ impl Lane for ProbeLane {
             .bind(whole_millis(RUN.ran_for))
             .fetch_all(&mut self.connection)
             .await?;
-        self.hold(&rows)
+        Ok(self.hold(&claimed))
     }
 }

@@ -1,0 +1,32 @@
+BEGIN IMMEDIATE;
+INSERT INTO probe_history (job_id, fence, node_id, status, attempt, started_at, recorded_at, duration_ms)
+SELECT h.job_id, h.version, ?1, 'SUCCEEDED', h.attempts, ?3 - ?5, ?3, ?6
+FROM json_each(?4) g CROSS JOIN probe_hot h ON h.job_id = unhex(g.value ->> 0)
+WHERE h.version = g.value ->> 1 AND h.picked_by = ?1;
+UPDATE probe_cold AS c
+SET terminal_status = 'SUCCEEDED',
+    terminated_at = ?3,
+    version = h.version + 1,
+    total_attempts = h.attempts,
+    crash_count = h.crash_count,
+    scheduled_time = h.scheduled_time,
+    execution_start_time = ?3 - ?5,
+    execution_end_time = ?3 - ?5 + ?6,
+    queue_wait_ms = h.picked_at - h.scheduled_time
+FROM json_each(?4) g CROSS JOIN probe_hot h ON h.job_id = unhex(g.value ->> 0)
+WHERE c.job_id = h.job_id AND h.version = g.value ->> 1 AND h.picked_by = ?1;
+DELETE FROM probe_hot
+WHERE picked_by = ?1 AND (job_id, version) IN (SELECT unhex(g.value ->> 0), g.value ->> 1 FROM json_each(?4) g);
+UPDATE probe_hot
+SET status = 'RUNNING', picked_by = ?1, picked_at = ?3, version = version + 1, updated_at = ?3
+WHERE job_id IN (
+    SELECT h.job_id
+    FROM probe_hot h
+    WHERE h.queue = 'default' AND h.status = 'PENDING' AND h.blocked_by = 0 AND h.scheduled_time <= ?3
+    ORDER BY h.priority DESC, h.scheduled_time, h.job_id
+    LIMIT ?2
+)
+RETURNING
+    job_id, version, queue, job_type, priority, scheduled_time, picked_at, attempts, crash_count, max_retries, edge_count,
+    cancel_requested;
+COMMIT
