@@ -276,7 +276,7 @@ static DATABASE_DETAILS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
         (r"(Truncated incorrect [A-Za-z()0-9,]+ value: ')[^\n]*(')", "${1}[REDACTED]${2}"),
         // MongoDB
         (r"(dup key: )\{(?:[^\n]*\}|[^\n]*)", "${1}{ [REDACTED] }"),
-        (r#"(keyValue\\*["']?[ \t]*[:=][ \t]*)(?:[^\n]*\}|[^\n]*)"#, "${1}[REDACTED]"),
+        (r#"(keyValue\\*["']?[ \t]*[:=][ \t]*[A-Za-z(]*)\{(?:[^\n]*\}|[^\n]*)"#, "${1}{ [REDACTED] }"),
         // SQL Server
         (r"(duplicate key value is \()[^\n]*(\))", "${1}[REDACTED]${2}"),
     ])

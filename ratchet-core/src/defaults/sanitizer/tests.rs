@@ -211,6 +211,16 @@ fn row_values_in_messages_of_databases_go() {
             "Incorrect string value: '\\xF0' for column 'n'",
             "Incorrect string value: '[REDACTED]' for column 'n'",
         ),
+        ("Failing row contains (1, O(n), secret).", "Failing row contains ([REDACTED])."),
+        ("Failing row contains (1, cut off", "Failing row contains ([REDACTED]"),
+        ("Duplicate entry 'O'Hara secret' for key 'k'", "Duplicate entry '[REDACTED]' for key 'k'"),
+        (
+            "Incorrect integer value: 'O'Hara' for column 'n'",
+            "Incorrect integer value: '[REDACTED]' for column 'n'",
+        ),
+        ("Incorrect integer value: 'cut off", "Incorrect integer value: '[REDACTED]"),
+        ("Truncated incorrect DOUBLE value: 'O'Hara'", "Truncated incorrect DOUBLE value: '[REDACTED]'"),
+        ("keyValue: { phone: \"+15551234\" }, n: 1", "keyValue: { [REDACTED] }, n: 1"),
         ("index: p_1 dup key: { phone: \"+15551234\" }", "index: p_1 dup key: { [REDACTED] }"),
         ("The duplicate key value is (jane).", "The duplicate key value is ([REDACTED])."),
     ]);
