@@ -16,10 +16,10 @@ use store::Place;
 #[command(name = "ratchet", version, about, after_help = EXAMPLES)]
 struct Arguments {
     #[command(flatten)]
-    place: Place,
+    output: Output,
 
     #[command(flatten)]
-    output: Output,
+    place: Place,
 
     #[command(subcommand)]
     command: Command,
@@ -53,7 +53,7 @@ enum Command {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Arguments { place, output, command } = match Arguments::try_parse() {
+    let Arguments { output, place, command } = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return output::usage(&error),
     };

@@ -26,6 +26,9 @@ pub struct MongoOptions {
     pub database: String,
     /// What every collection's name starts with, so that several applications can share a database.
     pub prefix: String,
+    /// Whether opening also makes collections and indexes that are missing. Else a database without them is refused,
+    /// with a message that names `ratchet migrate`.
+    pub migrate: bool,
     /// The clock that decides.
     pub clock: StoreClock,
     /// How big the parts of a job may be.
@@ -37,6 +40,7 @@ impl Default for MongoOptions {
         Self {
             database: "ratchet".to_owned(),
             prefix: String::new(),
+            migrate: true,
             clock: StoreClock::Server,
             limits: Limits::default(),
         }
@@ -57,7 +61,7 @@ pub struct MongoStore {
 }
 
 impl MongoStore {
-    /// Connects, and makes collections and indexes that are missing.
+    /// Connects, and makes collections and indexes that are missing, unless told not to.
     ///
     /// Every write waits until a majority of the replica set has it in its journal, whatever the address says: a job
     /// that was accepted must outlive any one server.
@@ -71,8 +75,9 @@ impl MongoStore {
         connection.retry_writes = Some(true);
         connection.app_name.get_or_insert_with(|| "ratchet".to_owned());
         connection.server_selection_timeout.get_or_insert(Duration::from_secs(5));
+        let migrate = options.migrate;
         let store = Self::open(connection, options)?;
-        indexes::ensure(&store).await?;
+        indexes::ensure(&store, migrate).await?;
         Ok(store)
     }
 
@@ -96,6 +101,7 @@ impl MongoStore {
         let options = MongoOptions {
             database: self.database.name().to_owned(),
             prefix: self.prefix.clone(),
+            migrate: false,
             clock: self.clock.clone(),
             limits: self.limits,
         };

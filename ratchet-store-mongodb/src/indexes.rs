@@ -14,8 +14,8 @@ use crate::error::During;
 const VERSION: i32 = 1;
 const OP: &str = "connect";
 
-/// Makes collections and indexes unless this version of them is there.
-pub(crate) async fn ensure(store: &MongoStore) -> StoreResult<()> {
+/// Makes collections and indexes unless this version of them is there, or says that they are missing.
+pub(crate) async fn ensure(store: &MongoStore, migrate: bool) -> StoreResult<()> {
     let c = &store.collections;
     let schema = c.schema.clone_with_type::<Document>();
     let stored = schema.find_one(doc! { "_id": "version" }).await.during(OP)?;
@@ -24,6 +24,13 @@ pub(crate) async fn ensure(store: &MongoStore) -> StoreResult<()> {
         Some(newer) if newer > VERSION => {
             let detail = format!(
                 "the database has version {newer}, this program knows {VERSION}: upgrade the program"
+            );
+            return Err(StoreError::new(StoreErrorKind::NotMigrated, OP, detail));
+        }
+        _ if !migrate => {
+            let detail = format!(
+                "version {VERSION} of the collections and indexes is not in database {}; run `ratchet migrate`",
+                store.database.name()
             );
             return Err(StoreError::new(StoreErrorKind::NotMigrated, OP, detail));
         }

@@ -30,10 +30,16 @@ struct Status {
     #[serde(flatten)]
     queues: Queues,
     nodes: Nodes,
-    /// The biggest groups.
-    dead_letters: Groups,
+    dead_letters: DeadLetters,
+}
+
+#[derive(Serialize)]
+struct DeadLetters {
     /// Of all groups.
-    dead_letter_count: u64,
+    count: u64,
+    /// The biggest groups.
+    #[serde(flatten)]
+    groups: Groups,
 }
 
 #[derive(Serialize)]
@@ -51,8 +57,10 @@ pub(crate) async fn run(_: &Arguments, place: &Place, output: Output) -> Result<
         store: Store { kind: store.name(), location: place.location()?.to_string() },
         database_time: now,
         nodes: Nodes::of(store.nodes().await?, now),
-        dead_letters: Groups::of(store.dead_letters(GROUPS).await?, now),
-        dead_letter_count: queues.queues.iter().map(|queue| queue.failed).sum(),
+        dead_letters: DeadLetters {
+            count: queues.queues.iter().map(|queue| queue.failed).sum(),
+            groups: Groups::of(store.dead_letters(GROUPS).await?, now),
+        },
         queues,
     };
     output.show(&status)?;
@@ -64,6 +72,6 @@ impl fmt::Display for Status {
         writeln!(f, "Store  {} at {}", self.store.kind, self.store.location)?;
         writeln!(f, "Time   {}", self.database_time)?;
         write!(f, "\nQueues\n{}\nNodes\n{}", self.queues, self.nodes)?;
-        write!(f, "\nDead letters: {}\n{}", self.dead_letter_count, self.dead_letters)
+        write!(f, "\nDead letters: {}\n{}", self.dead_letters.count, self.dead_letters.groups)
     }
 }

@@ -9,17 +9,17 @@ use super::Place;
 use crate::output::migration::Applied;
 
 pub(super) async fn open(url: &str, place: &Place) -> Result<Client> {
-    Ok(Ratchet::client(connect(url, place).await?))
+    Ok(Ratchet::client(connect(url, place, false).await?))
 }
 
 /// Connecting makes what is missing.
 pub(super) async fn migrate(url: &str, place: &Place) -> Result<Applied> {
-    connect(url, place).await?;
+    connect(url, place, true).await?;
     Ok(Applied::default())
 }
 
-async fn connect(url: &str, place: &Place) -> Result<MongoStore> {
-    let mut options = MongoOptions::default();
+async fn connect(url: &str, place: &Place, migrate: bool) -> Result<MongoStore> {
+    let mut options = MongoOptions { migrate, ..MongoOptions::default() };
     if let Some(database) = &place.schema {
         options.database.clone_from(database);
     }

@@ -1,0 +1,148 @@
+//! A store with jobs in every state.
+
+use std::time::Duration;
+
+use ratchet_api::store::{DlqAlertStore as _, JobBulkStore as _, JobLogStore as _, JobStoreExt as _};
+use ratchet_api::store::{JobBatchStatusStore as _, NodeStore as _};
+use ratchet_api::{
+    BusinessKey, Condition, Edge, ErrorRecord, Fence, Inserted, JobClaim, JobFailure, JobId, JobPayload,
+    JsonText, LogLevel, NewDlqAlert, NewJob, NewLogLine, NodeInfo, Owner, QueueName, Sanitized, Submission,
+    Tag,
+};
+use ratchet_core::defaults::DefaultErrorSanitizer;
+use ratchet_store_sqlite::SqliteStore;
+use sqlx::{Connection as _, SqliteConnection};
+use tempfile::TempDir;
+
+/// A file of SQLite that goes away, and a node that works on it.
+pub(crate) struct Shop {
+    pub(crate) url: String,
+    pub(crate) store: SqliteStore,
+    pub(crate) owner: Owner,
+    _directory: TempDir,
+}
+
+impl Shop {
+    pub(crate) async fn open() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let url = directory.path().join("shop.db").display().to_string();
+        let store = SqliteStore::open(&url).await.unwrap();
+        let owner = Owner::incarnate("baker");
+        store.join(&NodeInfo::new(owner.clone()), Duration::from_secs(3_600)).await.unwrap();
+        Self { url, store, owner, _directory: directory }
+    }
+
+    /// A job that waits in a queue.
+    pub(crate) async fn pending(&self, queue: &str) -> JobId {
+        let mut job = call("shop.Till");
+        job.spec.queue = QueueName::new(queue).unwrap();
+        self.submit(job).await
+    }
+
+    pub(crate) async fn tagged(&self, tags: &[&str]) -> JobId {
+        let mut job = call("shop.Till");
+        job.spec.tags = tags.iter().map(|tag| Tag::new(*tag).unwrap()).collect();
+        self.submit(job).await
+    }
+
+    pub(crate) async fn keyed(&self, key: &str) -> JobId {
+        let mut job = call("shop.Till");
+        job.spec.business_key = Some(BusinessKey::new(key).unwrap());
+        self.submit(job).await
+    }
+
+    /// A job that the node runs.
+    pub(crate) async fn running(&self, queue: &str) -> JobId {
+        let job = self.pending(queue).await;
+        self.claim(&[job]).await;
+        job
+    }
+
+    /// Dead letters that failed alike.
+    pub(crate) async fn failed(&self, message: &str, count: usize) -> Vec<JobId> {
+        let jobs: Vec<_> = (0..count).map(|_| Submission::single(call("shop.Oven"))).collect();
+        let ids: Vec<_> = jobs.iter().filter_map(Submission::id).collect();
+        self.store.insert(&jobs).await.unwrap();
+        for claim in self.claim(&ids).await {
+            self.fail(&claim, message).await;
+        }
+        ids
+    }
+
+    pub(crate) async fn failed_with_key(&self, key: &str) -> JobId {
+        let job = self.keyed(key).await;
+        for claim in self.claim(&[job]).await {
+            self.fail(&claim, "no bank").await;
+        }
+        job
+    }
+
+    /// A dead letter with an alert, and the job that waited for its success.
+    pub(crate) async fn chain(&self) -> (JobId, JobId) {
+        let (parent, child) = (call("shop.Oven"), call("shop.Mail"));
+        let (first, second) = (parent.spec.id, child.spec.id);
+        let mut submission = Submission::single(parent);
+        submission.jobs.push(child);
+        submission.edges.push(Edge::new(first, second, Condition::Success));
+        assert_eq!(self.store.insert(&[submission]).await.unwrap(), [Inserted::New]);
+        for claim in self.claim(&[first]).await {
+            self.fail(&claim, "no eggs").await;
+        }
+        let fingerprint = error("no eggs").fingerprint;
+        let window = Duration::from_secs(60);
+        let alert =
+            NewDlqAlert { job: first, error_hash: "0123456789abcdef".to_owned(), fingerprint, window };
+        self.store.record_alerts(&[alert]).await.unwrap();
+        (first, second)
+    }
+
+    /// Adds numbered lines to the log of a job.
+    pub(crate) async fn log(&self, job: JobId, lines: usize) {
+        let line = |number| NewLogLine {
+            job,
+            fence: Fence::FIRST.next(),
+            level: LogLevel::Info,
+            message: sanitized(&JobFailure::new("", format!("line {number}"))),
+        };
+        self.store.append_logs(&(0..lines).map(line).collect::<Vec<_>>()).await.unwrap();
+    }
+
+    /// Pretends that a newer program migrated the file.
+    pub(crate) async fn came_from_the_future(&self) {
+        let mut file = SqliteConnection::connect(&format!("sqlite:{}", self.url)).await.unwrap();
+        let row = "INSERT INTO ratchet_schema_version (version, applied_at, description, checksum) \
+                   VALUES ('999', 0, 'flying cars', 'x')";
+        sqlx::raw_sql(row).execute(&mut file).await.unwrap();
+    }
+
+    async fn submit(&self, job: NewJob) -> JobId {
+        let id = job.spec.id;
+        assert_eq!(self.store.insert(&[Submission::single(job)]).await.unwrap(), [Inserted::New]);
+        id
+    }
+
+    async fn claim(&self, jobs: &[JobId]) -> Vec<JobClaim> {
+        let claims = self.store.pick_up(&self.owner, jobs).await.unwrap();
+        assert_eq!(claims.len(), jobs.len());
+        claims
+    }
+
+    async fn fail(&self, claim: &JobClaim, message: &str) {
+        let verdict = self.store.mark_failed(&self.owner, claim, error(message)).await.unwrap();
+        assert!(verdict.is_settled(), "{verdict:?}");
+    }
+}
+
+/// A job with arguments whose text must survive.
+pub(crate) fn call(target: &str) -> NewJob {
+    NewJob::new(JobPayload::new(target, "bake", &JsonText::parse(r#"["cake",1.50]"#).unwrap()).unwrap())
+}
+
+fn error(message: &str) -> ErrorRecord {
+    let class = sanitized(&JobFailure::new("OvenError", ""));
+    ErrorRecord::new("shop.Oven", class, sanitized(&JobFailure::new("OvenError", message)))
+}
+
+fn sanitized(failure: &JobFailure) -> Sanitized {
+    Sanitized::new(&DefaultErrorSanitizer::default(), failure)
+}
