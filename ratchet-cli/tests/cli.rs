@@ -167,7 +167,7 @@ async fn jobs_are_cancelled_and_each_is_answered() {
 
     let again = run(&shop.url, &["jobs", "cancel", &a]);
     assert_eq!(again.status.code(), Some(1), "nothing was changed");
-    assert_eq!(text(&again.stdout), format!("{a}  is not cancelled: it is CANCELED\n"));
+    assert_eq!(text(&again.stdout), format!("{a}  unchanged: it is CANCELED\n"));
 }
 
 #[tokio::test]
@@ -182,7 +182,7 @@ async fn jobs_are_paused_resumed_and_retried() {
     assert_eq!(shop.store.status_of(waiting).await.unwrap(), Some(JobStatus::Pending));
 
     let some = said(&shop.url, &["jobs", "retry", &a, &b]);
-    assert_eq!(some, format!("{a}  is not retried: it is PENDING\n{b}  is retried: PENDING again\n"));
+    assert_eq!(some, format!("{a}  unchanged: it is PENDING\n{b}  is retried: PENDING again\n"));
     let job = shop.store.find(&[failed]).await.unwrap().pop().unwrap().unwrap();
     assert_eq!((job.status, job.attempts, job.last_error), (JobStatus::Pending, 0, None));
     assert_eq!(run(&shop.url, &["jobs", "retry", &a, &b]).status.code(), Some(1));
@@ -195,7 +195,7 @@ async fn a_dead_letter_whose_key_is_taken_says_by_whom() {
     let holder = shop.keyed("order-7").await;
     let output = run(&shop.url, &["jobs", "retry", &failed.to_string()]);
     assert_eq!(output.status.code(), Some(1));
-    let expected = format!("{failed}  is not retried: job {holder} has its business key order-7\n");
+    let expected = format!("{failed}  unchanged: job {holder} has its business key order-7\n");
     assert_eq!(text(&output.stdout), expected);
 }
 
@@ -222,10 +222,7 @@ async fn dead_letters_are_retried_by_group_and_all() {
     );
     assert_eq!(said(&shop.url, &["dlq", "retry", "--all"]), "2 of 2 dead letters will be tried again.\n");
     let none = run(&shop.url, &["dlq", "retry", "--all"]);
-    assert_eq!(
-        (none.status.code(), text(&none.stdout).as_str()),
-        (Some(1), "0 of 0 dead letters will be tried again.\n")
-    );
+    assert_eq!((none.status.code(), text(&none.stdout).as_str()), (Some(1), "There are no dead letters.\n"));
     assert_eq!(said(&shop.url, &["dlq", "list"]), "There are no dead letters.\n");
     assert_eq!(run(&shop.url, &["dlq", "retry"]).status.code(), Some(2), "which ones?");
 }

@@ -76,6 +76,9 @@ impl fmt::Display for Revived {
             write!(f, "{answer}")?;
         }
         let found = self.retried + self.left.len() as u64;
+        if found == 0 {
+            return writeln!(f, "There are no dead letters.");
+        }
         writeln!(f, "{} of {found} dead letters will be tried again.", self.retried)
     }
 }

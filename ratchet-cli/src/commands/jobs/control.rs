@@ -80,7 +80,7 @@ impl Control<'_> {
         let answer = match &job {
             None => "there is no such job".to_owned(),
             Some(job) if done => self.success(job),
-            Some(job) => format!("is not {}: {}", self.participle(), self.obstacle(client, job).await?),
+            Some(job) => format!("unchanged: {}", self.obstacle(client, job).await?),
         };
         Ok(Answer { id, done, status: job.map(|job| job.status), answer })
     }
