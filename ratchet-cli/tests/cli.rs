@@ -420,7 +420,8 @@ mod on_postgres {
     use super::{json, refused, run, said, shop, text};
     use ratchet_api::Submission;
     use ratchet_api::store::JobBulkStore as _;
-    use ratchet_store_postgres::{Namespace, PostgresOptions, PostgresStore};
+    use ratchet_store_core::{Dialect, Namespace, Statement};
+    use ratchet_store_postgres::{PostgresOptions, PostgresStore};
     use sqlx::{Connection as _, PgConnection};
 
     #[tokio::test]
@@ -439,7 +440,8 @@ mod on_postgres {
         assert_eq!(said(&url, &on(&["jobs", "list"])), "No job matches.\n");
 
         let mut options = PostgresOptions::default();
-        options.namespace = Namespace::schema(&schema).unwrap();
+        let namespace = Namespace::schema(&schema).unwrap();
+        options.namespace = namespace.clone();
         let store = PostgresStore::connect(&url, options).await.unwrap();
         let job = shop::call("shop.Till");
         let id: &str = job.spec.id.to_string().leak();
@@ -454,8 +456,8 @@ mod on_postgres {
         );
 
         let mut server = PgConnection::connect(&url).await.unwrap();
-        let drop = sqlx::AssertSqlSafe(format!("DROP SCHEMA {schema} CASCADE"));
-        sqlx::raw_sql(drop).execute(&mut server).await.unwrap();
+        let drop = Statement::compile("DROP SCHEMA ratchet CASCADE", Dialect::Postgres, &namespace).unwrap();
+        sqlx::raw_sql(drop.sql()).execute(&mut server).await.unwrap();
     }
 }
 
