@@ -16,7 +16,8 @@ use crate::store::session::Session;
 /// Read beyond the limit, because other nodes may be taking the same heads at this moment.
 const SPARE: i64 = 16;
 
-/// How often a claim that found too many heads taken looks again: by then their takers have moved on.
+/// How often a claim that found too many heads taken looks again, each time as much further as a claim takes: by then
+/// their takers have moved on, or it finds what lies behind theirs.
 const LOOKS: usize = 4;
 
 #[async_trait]
@@ -51,14 +52,15 @@ impl JobClaimStore for SqlStore {
 
 async fn claim(session: &mut Session<'_>, request: &ClaimRequest) -> StoreResult<Vec<JobClaim>> {
     let mut wanted = request.queues.clone();
-    let (mut claims, missed) = claim_once(session, request, &wanted).await?;
+    let (mut claims, missed) = claim_once(session, request, &wanted, SPARE).await?;
     let mut missed = missed > 0;
-    for _ in 1..LOOKS {
+    let at_once = request.queues.iter().map(|part| bounded(part.limit)).max().unwrap_or_default();
+    for look in (1..).take(LOOKS - 1) {
         if !missed {
             break;
         }
         subtract(&mut wanted, &claims, &request.queues);
-        let (more, still) = claim_once(session, request, &wanted).await?;
+        let (more, still) = claim_once(session, request, &wanted, SPARE + look * at_once).await?;
         claims.extend(more);
         missed = still > 0;
     }
@@ -80,6 +82,7 @@ async fn claim_once(
     session: &mut Session<'_>,
     request: &ClaimRequest,
     wanted: &[QueueLimit],
+    spare: i64,
 ) -> StoreResult<(Vec<JobClaim>, i64)> {
     let claim = session.sql().claim.bind();
     let rows = claim
@@ -88,7 +91,7 @@ async fn claim_once(
         .arg("queues", wanted.iter().map(|part| part.queue.as_str()).collect::<Vec<_>>())
         .arg("limits", wanted.iter().map(|part| bounded(part.limit)).collect::<Vec<_>>())
         .arg("boost_ms", request.boost_interval.map_or(0, boost_millis))
-        .arg("spare", SPARE)
+        .arg("spare", spare)
         .rows(session)
         .await?;
     let Some((summary, rows)) = rows.split_last() else { return Ok((Vec::new(), 0)) };

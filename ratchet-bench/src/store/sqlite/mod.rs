@@ -69,6 +69,7 @@ impl SqlitePlace {
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .pragma("cache_size", "-16000")
+            .pragma("wal_autocheckpoint", "4000")
             .row_buffer_size(1_024)
             .busy_timeout(Duration::from_secs(60));
         Ok(options.disable_statement_logging().connect().await?)

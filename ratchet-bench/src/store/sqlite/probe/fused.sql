@@ -1,7 +1,7 @@
 BEGIN IMMEDIATE;
 INSERT INTO probe_history (job_id, fence, node_id, status, attempt, started_at, recorded_at, duration_ms)
 SELECT h.job_id, h.version, ?1, 'SUCCEEDED', h.attempts, ?3 - ?5, ?3, ?6
-FROM json_each(?4) g CROSS JOIN probe_hot h ON h.job_id = unhex(g.value ->> 0)
+FROM jsonb_each(?4) g CROSS JOIN probe_hot h ON h.job_id = unhex(g.value ->> 0)
 WHERE h.version = g.value ->> 1 AND h.picked_by = ?1;
 UPDATE probe_cold AS c
 SET terminal_status = 'SUCCEEDED',
@@ -13,10 +13,10 @@ SET terminal_status = 'SUCCEEDED',
     execution_start_time = ?3 - ?5,
     execution_end_time = ?3 - ?5 + ?6,
     queue_wait_ms = h.picked_at - h.scheduled_time
-FROM json_each(?4) g CROSS JOIN probe_hot h ON h.job_id = unhex(g.value ->> 0)
+FROM jsonb_each(?4) g CROSS JOIN probe_hot h ON h.job_id = unhex(g.value ->> 0)
 WHERE c.job_id = h.job_id AND h.version = g.value ->> 1 AND h.picked_by = ?1;
 DELETE FROM probe_hot
-WHERE picked_by = ?1 AND (job_id, version) IN (SELECT unhex(g.value ->> 0), g.value ->> 1 FROM json_each(?4) g);
+WHERE picked_by = ?1 AND (job_id, version) IN (SELECT unhex(g.value ->> 0), g.value ->> 1 FROM jsonb_each(?4) g);
 UPDATE probe_hot
 SET status = 'RUNNING', picked_by = ?1, picked_at = ?3, version = version + 1, updated_at = ?3
 WHERE job_id IN (

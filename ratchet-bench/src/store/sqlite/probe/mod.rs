@@ -92,9 +92,10 @@ impl Lane for ProbeLane {
 
     async fn insert(&mut self) -> Result<usize> {
         let Some(ids) = self.ready.pop_front() else { return Ok(0) };
+        let jobs: Vec<(&str, &str)> =
+            ids.iter().map(|id| (id.as_str(), self.payload.text().as_str())).collect();
         let insert = sqlx::query(include_str!("insert.sql"))
-            .bind(serde_json::to_string(&ids)?)
-            .bind(self.payload.text().as_str().to_owned())
+            .bind(serde_json::to_string(&jobs)?)
             .bind(self.payload.target().as_str().to_owned())
             .bind(self.payload.method().as_str().to_owned())
             .bind(now());
