@@ -1,5 +1,6 @@
 //! What the demo shows.
 
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,7 +15,7 @@ pub(super) struct Screen {
 
 impl Screen {
     pub(super) fn say(&self, text: &str) {
-        println!("\n{text}");
+        print(&format!("\n{text}"));
     }
 
     /// How many jobs were tried again.
@@ -41,6 +42,11 @@ impl JobEventListener for Screen {
         // The end of an id differs from one job to the next; its beginning is the time.
         let id = event.header.job_id.to_string();
         let kind = if event.header.job_type == JobType::Callback { "receipt" } else { "job    " };
-        println!("  {kind} …{}  {what}", &id[id.len() - 8..]);
+        print(&format!("  {kind} …{}  {what}", &id[id.len() - 8..]));
     }
+}
+
+/// Whoever reads may have seen enough.
+fn print(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
