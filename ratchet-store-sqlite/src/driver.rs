@@ -202,12 +202,7 @@ impl Cells {
 
 impl Row for Cells {
     fn flag(&self, column: &str) -> Result<Option<bool>, Problem> {
-        match self.int(column)? {
-            None => Ok(None),
-            Some(0) => Ok(Some(false)),
-            Some(1) => Ok(Some(true)),
-            Some(other) => Err(format!("{column}: {other} is neither 0 nor 1").into()),
-        }
+        flag(column, self.int(column)?)
     }
 
     fn int(&self, column: &str) -> Result<Option<i64>, Problem> {
@@ -236,5 +231,15 @@ impl Row for Cells {
 
     fn ids(&self, column: &str) -> Result<Option<Vec<Uuid>>, Problem> {
         self.json(column)
+    }
+}
+
+/// A boolean, which SQLite keeps as a number.
+pub(crate) fn flag(column: &str, cell: Option<i64>) -> Result<Option<bool>, Problem> {
+    match cell {
+        None => Ok(None),
+        Some(0) => Ok(Some(false)),
+        Some(1) => Ok(Some(true)),
+        Some(other) => Err(format!("{column}: {other} is neither 0 nor 1").into()),
     }
 }

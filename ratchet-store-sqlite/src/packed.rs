@@ -13,6 +13,8 @@ use ratchet_store_core::driver::{Problem, Row};
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Visitor};
 use uuid::Uuid;
 
+use crate::driver::flag;
+
 /// The places of columns by their names.
 type Places = HashMap<String, usize>;
 
@@ -58,12 +60,7 @@ impl PackedRow {
 
 impl Row for PackedRow {
     fn flag(&self, column: &str) -> Result<Option<bool>, Problem> {
-        match self.int(column)? {
-            None => Ok(None),
-            Some(0) => Ok(Some(false)),
-            Some(1) => Ok(Some(true)),
-            Some(other) => Err(format!("{column}: {other} is neither 0 nor 1").into()),
-        }
+        flag(column, self.int(column)?)
     }
 
     fn int(&self, column: &str) -> Result<Option<i64>, Problem> {

@@ -28,7 +28,13 @@ const MOST: usize = 1_000;
 #[derive(Clone)]
 pub struct Client(Arc<Inner>);
 
-pub(crate) struct Inner {
+struct Inner {
+    parts: Parts,
+    inserts: Coalescer<Submission, Inserted>,
+}
+
+/// What a client is made of.
+pub(crate) struct Parts {
     pub(crate) store: Arc<dyn JobStore>,
     pub(crate) options: RatchetOptions,
     pub(crate) policy: Arc<dyn ClassPolicy>,
@@ -42,30 +48,11 @@ pub(crate) struct Inner {
     pub(crate) bell: Arc<Notify>,
     /// Rings when a job becomes due that this process submitted.
     pub(crate) alarm: Arc<Alarm>,
-    inserts: Coalescer<Submission, Inserted>,
-}
-
-/// What a client is made of.
-pub(crate) struct Parts {
-    pub(crate) store: Arc<dyn JobStore>,
-    pub(crate) options: RatchetOptions,
-    pub(crate) policy: Arc<dyn ClassPolicy>,
-    pub(crate) sanitizer: Arc<dyn ErrorSanitizer>,
-    pub(crate) principal: Option<Arc<dyn CallerPrincipalResolver>>,
-    pub(crate) cluster: Arc<dyn ClusterCoordinator>,
-    pub(crate) events: Events,
-    pub(crate) stop: Arc<dyn Fn(JobId) + Send + Sync>,
-    /// Rings when there may be work for this process.
-    pub(crate) bell: Arc<Notify>,
-    /// Rings when a job becomes due that this process submitted.
-    pub(crate) alarm: Arc<Alarm>,
 }
 
 impl Client {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { store, options, policy, sanitizer, principal, cluster, events, stop, bell, alarm } =
-            parts;
-        let inserted = Arc::clone(&store);
+        let inserted = Arc::clone(&parts.store);
         let inserts = Coalescer::new(
             MOST,
             2,
@@ -74,19 +61,7 @@ impl Client {
                 Box::pin(async move { store.insert(&submissions).await })
             }),
         );
-        Self(Arc::new(Inner {
-            store,
-            options,
-            policy,
-            sanitizer,
-            principal,
-            cluster,
-            events,
-            stop,
-            bell,
-            alarm,
-            inserts,
-        }))
+        Self(Arc::new(Inner { parts, inserts }))
     }
 
     /// The client of a node that runs jobs itself.
@@ -127,7 +102,7 @@ impl Client {
         });
         let described: Vec<Result<Submission, SubmitError>> = described.collect();
         let good: Vec<Submission> = described.iter().filter_map(|one| one.as_ref().ok()).cloned().collect();
-        let mut inserted = self.0.store.insert(&good).await?.into_iter();
+        let mut inserted = self.0.parts.store.insert(&good).await?.into_iter();
         self.wake(Wakeup::of(&good));
         let answer = |described: Result<Submission, SubmitError>| {
             let submission = described?;
@@ -138,11 +113,11 @@ impl Client {
 
     /// Where the jobs are.
     pub fn store(&self) -> &dyn JobStore {
-        &*self.0.store
+        &*self.0.parts.store
     }
 
     pub(crate) fn shared_store(&self) -> Arc<dyn JobStore> {
-        Arc::clone(&self.0.store)
+        Arc::clone(&self.0.parts.store)
     }
 
     /// A handle of a job that was submitted before.
@@ -153,21 +128,21 @@ impl Client {
     pub(crate) fn describe<R>(&self, call: &Call<R>) -> Result<NewJob, SubmitError> {
         let payload = call.payload().map_err(crate::CallError::into_submit_error)?;
         let mut job = NewJob::new(payload);
-        job.spec.max_retries = self.0.options.retry.max_retries;
-        job.spec.backoff = self.0.options.retry.backoff;
+        job.spec.max_retries = self.0.parts.options.retry.max_retries;
+        job.spec.backoff = self.0.parts.options.retry.backoff;
         job.spec.caller_principal =
-            self.0.principal.as_ref().and_then(|principal| principal.caller_principal());
+            self.0.parts.principal.as_ref().and_then(|principal| principal.caller_principal());
         apply(call.job_defaults(), &mut job).map_err(|error| SubmitError::Invalid(error.into()))?;
         Ok(job)
     }
 
     /// Whether a submission may be stored at all.
     pub(crate) fn check(&self, submission: &Submission) -> Result<(), SubmitError> {
-        submission.validate(&self.0.options.limits)?;
+        submission.validate(&self.0.parts.options.limits)?;
         for job in &submission.jobs {
             let calls = [Some(&job.spec.payload), job.spec.on_success.as_ref(), job.spec.on_failure.as_ref()];
             for call in calls.into_iter().flatten() {
-                if !self.0.policy.allows(call.target()) {
+                if !self.0.parts.policy.allows(call.target()) {
                     return Err(SubmitError::Denied { target: call.target().to_string() });
                 }
             }
@@ -190,7 +165,7 @@ impl Client {
             self.ring(priority);
         }
         if let Some(delay) = wakeup.later {
-            self.0.alarm.set(delay);
+            self.0.parts.alarm.set(delay);
         }
     }
 
@@ -202,8 +177,8 @@ impl Client {
 
     /// Tells this node and the others that there is work. A hint: nobody waits for it, and a lost one costs a poll.
     fn ring(&self, priority: JobPriority) {
-        self.0.bell.notify_one();
-        let cluster = Arc::clone(&self.0.cluster);
+        self.0.parts.bell.notify_one();
+        let cluster = Arc::clone(&self.0.parts.cluster);
         tokio::spawn(async move {
             if let Err(error) = cluster.notify_new_work(priority).await {
                 tracing::debug!(%error, "a wakeup was not sent");
@@ -233,16 +208,16 @@ impl Client {
     /// # Errors
     /// If the store fails.
     pub async fn cancel(&self, id: JobId, reason: &str) -> Result<bool, ControlError> {
-        let reason = Sanitized::new(&*self.0.sanitizer, &JobFailure::new("", reason));
+        let reason = Sanitized::new(&*self.0.parts.sanitizer, &JobFailure::new("", reason));
         let before = self.find(id).await?;
-        let verdicts = self.0.store.cancel(&[Target::from(id)], &reason).await?;
+        let verdicts = self.0.parts.store.cancel(&[Target::from(id)], &reason).await?;
         let (done, running) = match verdicts.first() {
             Some(CancelVerdict::Canceled { .. }) => (true, false),
             Some(CancelVerdict::Requested { .. }) => (true, true),
             _ => (false, false),
         };
         if running {
-            (self.0.stop)(id);
+            (self.0.parts.stop)(id);
             self.tell(before, |_| JobEventKind::Cancelling);
         } else if done {
             self.tell(before, |job| JobEventKind::Cancelled {
@@ -258,7 +233,7 @@ impl Client {
     /// # Errors
     /// If the store fails.
     pub async fn pause(&self, id: JobId) -> Result<bool, ControlError> {
-        let verdict = self.0.store.pause(&[Target::from(id)]).await?.into_iter().next();
+        let verdict = self.0.parts.store.pause(&[Target::from(id)]).await?.into_iter().next();
         if matches!(verdict, Some(PauseVerdict::Paused)) {
             let job = self.find(id).await?;
             self.tell(job, |_| JobEventKind::Paused);
@@ -271,7 +246,7 @@ impl Client {
     /// # Errors
     /// If the store fails.
     pub async fn resume(&self, id: JobId) -> Result<bool, ControlError> {
-        let verdict = self.0.store.resume(&[Target::from(id)]).await?.into_iter().next();
+        let verdict = self.0.parts.store.resume(&[Target::from(id)]).await?.into_iter().next();
         let Some(ResumeVerdict::Resumed(status)) = verdict else { return Ok(false) };
         if status == JobStatus::Pending {
             self.ring(JobPriority::Normal);
@@ -286,7 +261,7 @@ impl Client {
     /// # Errors
     /// If the store fails.
     pub async fn retry(&self, id: JobId) -> Result<bool, ControlError> {
-        let verdict = self.0.store.retry(&[Target::from(id)]).await?.into_iter().next();
+        let verdict = self.0.parts.store.retry(&[Target::from(id)]).await?.into_iter().next();
         let retried = matches!(verdict, Some(RetryVerdict::Retried { .. }));
         if retried {
             self.ring(JobPriority::Normal);
@@ -295,7 +270,7 @@ impl Client {
     }
 
     async fn find(&self, id: JobId) -> Result<Option<Job>, ControlError> {
-        Ok(self.0.store.find(&[id]).await?.pop().flatten())
+        Ok(self.0.parts.store.find(&[id]).await?.pop().flatten())
     }
 
     fn tell(&self, job: Option<Job>, kind: impl FnOnce(&Job) -> JobEventKind) {
@@ -308,7 +283,7 @@ impl Client {
             node: job.picked_by.clone(),
             at: Timestamp::node_now(),
         };
-        self.0.events.publish(&JobEvent::new(header, kind(&job)));
+        self.0.parts.events.publish(&JobEvent::new(header, kind(&job)));
     }
 }
 
@@ -343,6 +318,6 @@ impl Wakeup {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("store", &self.0.store.name()).finish_non_exhaustive()
+        f.debug_struct("Client").field("store", &self.0.parts.store.name()).finish_non_exhaustive()
     }
 }

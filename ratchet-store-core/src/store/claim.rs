@@ -10,7 +10,7 @@ use super::SqlStore;
 use crate::driver::Row;
 use crate::store::commit::commit_all;
 use crate::store::hold::ids_of;
-use crate::store::row::{self, Cells};
+use crate::store::row::{self, Cells, read_readable};
 use crate::store::session::Session;
 
 /// Read beyond the limit, because other nodes may be taking the same heads at this moment.
@@ -101,15 +101,7 @@ async fn claim_once(
 /// Claims that can be read. A row that cannot is left with its new owner: it must not hide its neighbours, and
 /// nobody else can do better with it before it is mended.
 pub(crate) fn readable(op: &'static str, rows: &[Box<dyn Row>]) -> Vec<JobClaim> {
-    let read = |row: &dyn Row| match row::claim(Cells(row)) {
-        Ok(claim) => Some(claim),
-        Err(problem) => {
-            let job = Cells(row).get::<JobId>("job_id").ok().map(|id| id.to_string());
-            tracing::error!(op, job, %problem, "a claimed row cannot be read");
-            None
-        }
-    };
-    rows.iter().filter_map(|row| read(row)).collect()
+    read_readable(op, "a claimed row", rows, row::claim)
 }
 
 async fn owned(session: &mut Session<'_>, owner: &Owner) -> StoreResult<Vec<JobClaim>> {

@@ -15,7 +15,7 @@ use crate::store::claim::pick_up;
 use crate::store::hold::{hold, ids_of};
 use crate::store::info::present;
 use crate::store::insert::{JobColumns, Waits, store};
-use crate::store::row::{self, Cells, read_all};
+use crate::store::row::{self, Cells, read_all, read_readable};
 use crate::store::session::Session;
 use crate::store::values::{retention_millis, row_limit};
 
@@ -51,15 +51,7 @@ impl RecurringStore for SqlStore {
 
 /// Schedules that can be read; one that cannot must not keep the others from firing.
 pub(crate) fn readable(op: &'static str, rows: &[Box<dyn Row>]) -> Vec<Job> {
-    let read = |row: &dyn Row| match row::job(Cells(row)) {
-        Ok(job) => Some(job),
-        Err(problem) => {
-            let job = Cells(row).get::<JobId>("job_id").ok().map(|id| id.to_string());
-            tracing::error!(op, job, %problem, "a schedule cannot be read");
-            None
-        }
-    };
-    rows.iter().filter_map(|row| read(row)).collect()
+    read_readable(op, "a schedule", rows, row::job)
 }
 
 /// The key's reservation decides between two nodes that save at once.

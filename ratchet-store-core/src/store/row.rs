@@ -110,6 +110,24 @@ pub(crate) fn read_all<T>(
     rows.iter().map(|row| read(Cells(row)).map_err(|problem| named(row, problem))).collect()
 }
 
+/// Reads the rows that can be read. One that cannot is logged with its `job_id`, and must not hide its neighbours.
+pub(crate) fn read_readable<T>(
+    op: &'static str,
+    what: &'static str,
+    rows: &[Box<dyn Row>],
+    read: impl Fn(Cells<'_>) -> Result<T, Problem>,
+) -> Vec<T> {
+    let read = |row: &dyn Row| match read(Cells(row)) {
+        Ok(value) => Some(value),
+        Err(problem) => {
+            let job = Cells(row).get::<JobId>("job_id").ok().map(|id| id.to_string());
+            tracing::error!(op, job, %problem, "{what} cannot be read");
+            None
+        }
+    };
+    rows.iter().filter_map(|row| read(row)).collect()
+}
+
 /// A row of `vw_jobs`.
 pub(crate) fn job(cells: Cells<'_>) -> Result<Job, Problem> {
     let mut new = NewJob::new(payload(cells, "payload", "target", "method")?.ok_or("payload: missing")?);
