@@ -4,13 +4,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use ratchet_api::{StoreError, StoreErrorKind, StoreResult};
 use tokio::sync::oneshot;
 
 /// Sends many items with one call, and answers in the same number and order.
-pub(crate) type Send<I, O> =
-    Arc<dyn Fn(Vec<I>) -> BoxFuture<'static, StoreResult<Vec<O>>> + std::marker::Send + Sync>;
+type SendMany<I, O> = dyn Fn(Vec<I>) -> BoxFuture<'static, StoreResult<Vec<O>>> + Send + Sync;
 
 /// Puts single items together.
 pub(crate) struct Coalescer<I, O> {
@@ -18,7 +18,7 @@ pub(crate) struct Coalescer<I, O> {
 }
 
 struct Shared<I, O> {
-    send: Send<I, O>,
+    send: Box<SendMany<I, O>>,
     /// The most items in one call.
     most: usize,
     /// The most calls at once.
@@ -39,11 +39,22 @@ impl<I, O> Clone for Coalescer<I, O> {
 
 impl<I, O> Coalescer<I, O>
 where
-    I: std::marker::Send + 'static,
-    O: std::marker::Send + 'static,
+    I: Send + 'static,
+    O: Send + 'static,
 {
-    /// Calls `send` with at most `most` items, and at most `lanes` times at once.
-    pub(crate) fn new(most: usize, lanes: usize, send: Send<I, O>) -> Self {
+    /// Calls `send` with a clone of `with` and at most `most` items, and at most `lanes` times at once. It answers in
+    /// the same number and order.
+    pub(crate) fn new<W, F>(
+        most: usize,
+        lanes: usize,
+        with: W,
+        send: impl Fn(W, Vec<I>) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        W: Clone + Send + Sync + 'static,
+        F: Future<Output = StoreResult<Vec<O>>> + Send + 'static,
+    {
+        let send: Box<SendMany<I, O>> = Box::new(move |items| send(with.clone(), items).boxed());
         let state = Mutex::new(State { waiting: Vec::new(), calls: 0 });
         Self { shared: Arc::new(Shared { send, most: most.max(1), lanes: lanes.max(1), state }) }
     }
@@ -136,19 +147,16 @@ mod tests {
     /// Doubles numbers, records the size of each call, and waits for a permit before it answers.
     fn doubling(most: usize, lanes: usize) -> Doubling {
         let (sizes, gate) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Semaphore::new(0)));
-        let (seen, permits) = (Arc::clone(&sizes), Arc::clone(&gate));
-        let send: Send<u32, u32> = Arc::new(move |items: Vec<u32>| {
-            let (seen, permits) = (Arc::clone(&seen), Arc::clone(&permits));
-            Box::pin(async move {
-                seen.lock().unwrap().push(items.len());
-                permits.acquire().await.unwrap().forget();
-                match items.contains(&13) {
-                    true => Err(StoreError::new(StoreErrorKind::Transient, "double", "unlucky")),
-                    false => Ok(items.into_iter().map(|item| item * 2).collect()),
-                }
-            })
+        let with = (Arc::clone(&sizes), Arc::clone(&gate));
+        let coalescer = Coalescer::new(most, lanes, with, |(seen, permits), items: Vec<u32>| async move {
+            seen.lock().unwrap().push(items.len());
+            permits.acquire().await.unwrap().forget();
+            match items.contains(&13) {
+                true => Err(StoreError::new(StoreErrorKind::Transient, "double", "unlucky")),
+                false => Ok(items.into_iter().map(|item| item * 2).collect()),
+            }
         });
-        (Coalescer::new(most, lanes, send), sizes, gate)
+        (coalescer, sizes, gate)
     }
 
     async fn all(coalescer: &Coalescer<u32, u32>, items: std::ops::Range<u32>) -> Vec<StoreResult<u32>> {

@@ -81,10 +81,17 @@ impl Engine {
         events: Events,
         slots: Slots,
     ) -> Self {
+        let mine = || (Arc::clone(&store), owner.clone());
         Self {
-            loads: loads(&store),
-            commits: commits(&store, &owner),
-            permits: permits(&store, &owner),
+            loads: Coalescer::new(MOST, LANES, Arc::clone(&store), |store, claims| async move {
+                store.load(&claims).await
+            }),
+            commits: Coalescer::new(MOST, LANES, mine(), |(store, owner), outcomes| async move {
+                store.commit(&owner, &outcomes).await
+            }),
+            permits: Coalescer::new(MOST, 1, mine(), |(store, owner), requests| async move {
+                store.acquire(&owner, &requests).await
+            }),
             journal: Journal::new(&store, Arc::clone(&plugs.sanitizer)),
             drain: Drain::default(),
             alarm: Arc::default(),
@@ -187,42 +194,6 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.engine.running().remove(&self.job);
     }
-}
-
-fn loads(store: &Arc<dyn JobStore>) -> Coalescer<(JobId, Fence), Loaded> {
-    let store = Arc::clone(store);
-    Coalescer::new(
-        MOST,
-        LANES,
-        Arc::new(move |claims: Vec<(JobId, Fence)>| {
-            let store = Arc::clone(&store);
-            Box::pin(async move { store.load(&claims).await })
-        }),
-    )
-}
-
-fn commits(store: &Arc<dyn JobStore>, owner: &Owner) -> Coalescer<Outcome, Verdict> {
-    let (store, owner) = (Arc::clone(store), owner.clone());
-    Coalescer::new(
-        MOST,
-        LANES,
-        Arc::new(move |outcomes: Vec<Outcome>| {
-            let (store, owner) = (Arc::clone(&store), owner.clone());
-            Box::pin(async move { store.commit(&owner, &outcomes).await })
-        }),
-    )
-}
-
-fn permits(store: &Arc<dyn JobStore>, owner: &Owner) -> Coalescer<PermitRequest, Permit> {
-    let (store, owner) = (Arc::clone(store), owner.clone());
-    Coalescer::new(
-        MOST,
-        1,
-        Arc::new(move |requests: Vec<PermitRequest>| {
-            let (store, owner) = (Arc::clone(&store), owner.clone());
-            Box::pin(async move { store.acquire(&owner, &requests).await })
-        }),
-    )
 }
 
 /// Calls the store again after passing trouble, at this pace, until it answers or there is no use in it any more.

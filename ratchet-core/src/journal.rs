@@ -21,26 +21,13 @@ pub(crate) struct Journal {
 
 impl Journal {
     pub(crate) fn new(store: &Arc<dyn JobStore>, sanitizer: Arc<dyn ErrorSanitizer>) -> Self {
-        let (reports, logs) = (Arc::clone(store), Arc::clone(store));
-        let progress = Coalescer::new(
-            MOST,
-            1,
-            Arc::new(move |batch: Vec<ProgressReport>| {
-                let store = Arc::clone(&reports);
-                Box::pin(async move { store.report_progress(&batch).await })
-            }),
-        );
-        let lines = Coalescer::new(
-            MOST,
-            1,
-            Arc::new(move |batch: Vec<Vec<NewLogLine>>| {
-                let store = Arc::clone(&logs);
-                Box::pin(async move {
-                    let answers = vec![(); batch.len()];
-                    store.append_logs(&batch.concat()).await.map(|()| answers)
-                })
-            }),
-        );
+        let progress = Coalescer::new(MOST, 1, Arc::clone(store), |store, batch| async move {
+            store.report_progress(&batch).await
+        });
+        let lines = Coalescer::new(MOST, 1, Arc::clone(store), |store, batch: Vec<Vec<_>>| async move {
+            let answers = vec![(); batch.len()];
+            store.append_logs(&batch.concat()).await.map(|()| answers)
+        });
         Self { sanitizer, progress, lines }
     }
 

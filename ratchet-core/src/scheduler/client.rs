@@ -52,15 +52,9 @@ pub(crate) struct Parts {
 
 impl Client {
     pub(crate) fn new(parts: Parts) -> Self {
-        let inserted = Arc::clone(&parts.store);
-        let inserts = Coalescer::new(
-            MOST,
-            2,
-            Arc::new(move |submissions: Vec<Submission>| {
-                let store = Arc::clone(&inserted);
-                Box::pin(async move { store.insert(&submissions).await })
-            }),
-        );
+        let inserts = Coalescer::new(MOST, 2, Arc::clone(&parts.store), |store, submissions| async move {
+            store.insert(&submissions).await
+        });
         Self(Arc::new(Inner { parts, inserts }))
     }
 
