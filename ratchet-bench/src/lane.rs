@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use async_trait::async_trait;
+use futures::future::try_join_all;
 use ratchet_api::store::{ClaimRequest, JobStore, Loaded};
 use ratchet_api::{End, Inserted, JobClaim, NewJob, NodeInfo, Outcome, Owner, Run, Submission, Verdict};
 
-use crate::store::payload;
+use crate::job::payload;
 
 /// How long the bodies of the jobs say that they ran.
 pub(crate) const RUN: Run = Run { started_ago: Duration::from_millis(2), ran_for: Duration::from_millis(1) };
@@ -34,6 +35,45 @@ pub(crate) trait Lane: Send {
 
     /// Records their success and takes the next.
     async fn commit_and_claim(&mut self, limit: usize) -> Result<usize>;
+}
+
+/// Lanes that work at the same time.
+pub(crate) type Lanes = Vec<Box<dyn Lane>>;
+
+/// Runs `work` on every lane, each a task of its own.
+pub(crate) async fn together<T, F>(lanes: &mut Lanes, work: impl Fn(Box<dyn Lane>) -> F) -> Result<Vec<T>>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<(Box<dyn Lane>, T)>> + Send + 'static,
+{
+    let tasks: Vec<_> = lanes.drain(..).map(|lane| tokio::spawn(work(lane))).collect();
+    let mut answers = Vec::new();
+    for done in try_join_all(tasks).await? {
+        let (lane, answer) = done?;
+        lanes.push(lane);
+        answers.push(answer);
+    }
+    Ok(answers)
+}
+
+/// Inserts all that was made ready.
+pub(crate) async fn insert_all(lane: &mut dyn Lane) -> Result<usize> {
+    let mut inserted = 0;
+    loop {
+        match lane.insert().await? {
+            0 => return Ok(inserted),
+            more => inserted += more,
+        }
+    }
+}
+
+/// Stores a backlog, made as it goes, so that little of it is ever in memory.
+pub(crate) async fn fill(lane: &mut dyn Lane, jobs: usize, batch: usize) -> Result<()> {
+    for begun in (0..jobs).step_by(batch) {
+        lane.prepare(batch.min(jobs - begun), batch)?;
+        insert_all(lane).await?;
+    }
+    Ok(())
 }
 
 /// Through the store.

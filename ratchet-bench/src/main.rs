@@ -1,11 +1,16 @@
-//! Benchmarks of Ratchet's stores, started by `cargo xtask bench`, which brings the servers that they need.
+//! Benchmarks of Ratchet's stores and engine, started by `cargo xtask bench`, which brings the servers that they need.
 //!
 //! - `claim`: does taking jobs stay as fast as it is, however long the backlog grows, and does it take the right ones?
 //! - `spi`: how much of what the database can do is left when the work goes through the store?
+//! - `drain`: and when it goes through the engine as well?
+//! - `enqueue`: how fast do jobs get in?
 //! - `store`: one file for each store: how to open it, fill it quickly, look inside, and do the same work by hand.
 
 mod backlog;
 mod claim;
+mod drain;
+mod enqueue;
+mod job;
 mod lane;
 mod notices;
 mod report;
@@ -41,6 +46,20 @@ enum Command {
         #[command(flatten)]
         only: spi::Only,
     },
+    /// A backlog drained by one node, beside the same work by hand
+    Drain {
+        #[command(flatten)]
+        options: Options,
+        #[command(flatten)]
+        only: drain::Only,
+    },
+    /// Submitting singly, in bulk and in a transaction, beside the same inserts by hand
+    Enqueue {
+        #[command(flatten)]
+        options: Options,
+        #[command(flatten)]
+        only: enqueue::Only,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -70,7 +89,10 @@ async fn main() -> ExitCode {
 
 /// Whether every check held.
 async fn run(command: Command) -> Result<bool> {
-    let (Command::Claim(options) | Command::Spi { options, .. }) = &command;
+    let (Command::Claim(options)
+    | Command::Spi { options, .. }
+    | Command::Drain { options, .. }
+    | Command::Enqueue { options, .. }) = &command;
     let bench = store::open(options.store).await?;
     for remark in bench.remarks().await? {
         println!("{remark}");
@@ -78,6 +100,8 @@ async fn run(command: Command) -> Result<bool> {
     let report = match &command {
         Command::Claim(options) => claim::run(bench.as_ref(), options.quick).await?,
         Command::Spi { options, only } => spi::run(&bench, options.quick, only).await?,
+        Command::Enqueue { options, only } => enqueue::run(bench.as_ref(), options.quick, only).await?,
+        Command::Drain { options, only } => drain::run(bench.as_ref(), options.quick, only).await?,
     };
     finish(&report, options)
 }

@@ -75,6 +75,11 @@ pub(crate) fn print_table(heading: &[&str], rows: &[Vec<String>]) {
     }
 }
 
+/// A number with so many digits behind the point, or a dash.
+pub(crate) fn cell(number: Option<f64>, digits: usize) -> String {
+    number.map_or("-".to_owned(), |number| format!("{number:.digits$}"))
+}
+
 /// A number of jobs as people write it: `1 M`, `10 k`.
 pub(crate) fn short(count: usize) -> String {
     match count {

@@ -9,15 +9,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use futures::future::try_join_all;
 use ratchet_api::StoreClock;
 use serde::Serialize;
 
-use crate::lane::{Lane, StoreLane};
+use crate::lane::{Lane, Lanes, StoreLane, together};
 use crate::report::{About, Report, print_table};
 use crate::stats::{median, per_second};
 use crate::store::{Bench, Place};
-use crate::usage::{Usage, own_cpu};
+use crate::usage::Usage;
 
 /// The batches and connections at which the store must reach its share of the probe.
 const CHECKED: (usize, [usize; 2]) = (500, [1, 2]);
@@ -124,8 +123,6 @@ struct Ratios {
     drain: f64,
 }
 
-type Lanes = Vec<Box<dyn Lane>>;
-
 pub(crate) async fn run(bench: &Arc<dyn Bench>, quick: bool, only: &Only) -> Result<Report> {
     let sizes = if quick { QUICK } else { FULL };
     let rounds = only.rounds.unwrap_or(sizes.rounds);
@@ -201,7 +198,7 @@ impl Work<'_> {
             lane.prepare(share, self.batch)?;
         }
         let meter = Meter(self.profile.then(|| Arc::clone(self.bench)));
-        let before = self.usage().await?;
+        let before = Usage::so_far(self.bench.as_ref()).await?;
         let begun = Instant::now();
         let inserted = together(lanes, |lane| insert(lane, meter.clone())).await?;
         let insert = begun.elapsed();
@@ -212,7 +209,7 @@ impl Work<'_> {
         let drained =
             together(lanes, |lane| drain(lane, self.batch, mode, meter.clone(), Arc::clone(&left))).await?;
         let drain = begun.elapsed();
-        let used = self.usage().await?.since(before);
+        let used = Usage::so_far(self.bench.as_ref()).await?.since(before);
         let count = lanes.len() as u32;
         let average = |spent: &mut dyn Iterator<Item = Spent>| {
             spent.fold(Spent::default(), |sum, spent| Spent {
@@ -227,11 +224,6 @@ impl Work<'_> {
             commit: average(&mut drained.iter().map(|calls| calls.commit)),
         };
         Ok(Round { jobs, insert, drain, calls, used })
-    }
-
-    async fn usage(&self) -> Result<Usage> {
-        let log_bytes = self.bench.log_bytes().await?;
-        Ok(Usage { client_cpu: own_cpu(), server_cpu: self.bench.server_cpu(), log_bytes })
     }
 }
 
@@ -251,22 +243,6 @@ impl Meter {
         sum.server_cpu += self.server_cpu().saturating_sub(used);
         answer
     }
-}
-
-/// Runs `work` on every lane, each a task of its own.
-async fn together<T, F>(lanes: &mut Lanes, work: impl Fn(Box<dyn Lane>) -> F) -> Result<Vec<T>>
-where
-    T: Send + 'static,
-    F: Future<Output = Result<(Box<dyn Lane>, T)>> + Send + 'static,
-{
-    let tasks: Vec<_> = lanes.drain(..).map(|lane| tokio::spawn(work(lane))).collect();
-    let mut answers = Vec::new();
-    for done in try_join_all(tasks).await? {
-        let (lane, answer) = done?;
-        lanes.push(lane);
-        answers.push(answer);
-    }
-    Ok(answers)
 }
 
 async fn insert(mut lane: Box<dyn Lane>, meter: Meter) -> Result<(Box<dyn Lane>, (usize, Spent))> {

@@ -1,7 +1,11 @@
-//! What work costs: processor time of client and server, and bytes of the server's log.
+//! What work costs: processor time of client and server, memory, commits, and bytes of the server's log.
 
 use std::fs;
 use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::store::Bench;
 
 /// Linux counts in hundredths of a second on every machine that it supports today.
 const TICK: Duration = Duration::from_millis(10);
@@ -12,23 +16,45 @@ pub(crate) struct Usage {
     pub(crate) client_cpu: Option<Duration>,
     pub(crate) server_cpu: Option<Duration>,
     pub(crate) log_bytes: Option<u64>,
+    pub(crate) commits: Option<u64>,
 }
 
 impl Usage {
+    /// What was used so far.
+    pub(crate) async fn so_far(bench: &dyn Bench) -> Result<Self> {
+        let (log_bytes, commits) = (bench.log_bytes().await?, bench.commits().await?);
+        Ok(Self { client_cpu: own_cpu(), server_cpu: bench.server_cpu(), log_bytes, commits })
+    }
+
     /// What was used since `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Self {
         let time = |now: Option<Duration>, then| Some(now?.saturating_sub(then?));
+        let count = |now: Option<u64>, then| Some(now?.saturating_sub(then?));
         Self {
             client_cpu: time(self.client_cpu, earlier.client_cpu),
             server_cpu: time(self.server_cpu, earlier.server_cpu),
-            log_bytes: self.log_bytes.zip(earlier.log_bytes).map(|(now, then)| now.saturating_sub(then)),
+            log_bytes: count(self.log_bytes, earlier.log_bytes),
+            commits: count(self.commits, earlier.commits),
         }
     }
 }
 
 /// The processor time of this process.
-pub(crate) fn own_cpu() -> Option<Duration> {
+fn own_cpu() -> Option<Duration> {
     ProcessTimes::read("self").map(|times| times.own)
+}
+
+/// Lets the peak of this process's memory begin anew.
+pub(crate) fn forget_peak() {
+    // Where it cannot be had, the peak is that of the whole run.
+    drop(fs::write("/proc/self/clear_refs", "5"));
+}
+
+/// The most memory that this process had since then, in MiB.
+pub(crate) fn peak_mib() -> Option<f64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    peak.trim().trim_end_matches(" kB").parse::<f64>().ok().map(|kib| kib / 1024.0)
 }
 
 /// All bytes that this process has written.

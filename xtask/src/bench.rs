@@ -29,6 +29,19 @@ pub(crate) enum BenchCommand {
         cargo xtask bench spi --store postgres\n  \
         cargo xtask bench spi --store postgres --json spi.json")]
     Spi(Options),
+    /// A backlog drained by one node with 100 slots, beside the same work by hand
+    ///
+    /// With bodies that do nothing, and that wait for 1 and 10 ms. Fails if the engine does not reach its share of
+    /// the hand-written probe.
+    #[command(after_help = "Examples:\n  \
+        cargo xtask bench drain --store postgres\n  \
+        cargo xtask bench drain --store sqlite --json drain.json")]
+    Drain(Options),
+    /// Submitting from 1, 10 and 200 tasks, in bulk, and in a transaction of the user, beside the same inserts by hand
+    #[command(after_help = "Examples:\n  \
+        cargo xtask bench enqueue --store postgres\n  \
+        cargo xtask bench enqueue --store sqlite --quick")]
+    Enqueue(Options),
 }
 
 #[derive(Debug, Args)]
@@ -49,6 +62,8 @@ pub(crate) fn run(command: &BenchCommand, workspace: &Path) -> Result<()> {
     let (name, options) = match command {
         BenchCommand::Claim(options) => ("claim", options),
         BenchCommand::Spi(options) => ("spi", options),
+        BenchCommand::Drain(options) => ("drain", options),
+        BenchCommand::Enqueue(options) => ("enqueue", options),
     };
     let Some((_, needed)) = STORES.iter().find(|(store, _)| *store == options.store) else {
         bail!("there is no store {}; see `cargo xtask bench {name} --help`", options.store);

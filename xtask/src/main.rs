@@ -38,7 +38,7 @@ enum Command {
     Test,
     /// The conformance suite of stores: run it, list it, check it against the contract and with mutants
     Tck(tck::TckCommand),
-    /// Benchmarks of stores on durable servers, which it starts and stops by itself
+    /// Benchmarks of stores and of the engine on durable servers, which it starts and stops by itself
     ///
     /// Builds for release, which takes a while the first time. Servers that are up but not durable are started anew.
     #[command(subcommand)]

@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use ratchet_api::store::{JobStore, Target};
-use ratchet_api::{
-    Condition, Due, Edge, Inserted, JobId, JobPayload, JsonText, NewJob, QueueName, Submission,
-};
+use ratchet_api::{Condition, Due, Edge, Inserted, JobId, JobPayload, NewJob, QueueName, Submission};
 
 use crate::backlog::{Backlog, Row, State};
+use crate::job::payload;
 
 const BATCH: usize = 1_000;
 const LINE_EVERY: Duration = Duration::from_millis(500);
@@ -47,12 +46,6 @@ impl Progress {
         // A progress line that cannot be written is no reason to stop.
         drop(std::io::stderr().flush());
     }
-}
-
-/// An ordinary call with about 100 bytes of arguments.
-pub(crate) fn payload() -> Result<JobPayload> {
-    let args = r#"[{"customer":4711,"invoice":"2025-000815","amount":"129.90","currency":"EUR","note":"thank you"}]"#;
-    Ok(JobPayload::new("billing.Invoices", "send", &JsonText::parse(args)?)?)
 }
 
 /// Stores a backlog through the store itself.

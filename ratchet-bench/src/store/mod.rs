@@ -17,9 +17,10 @@ use ratchet_api::{JobId, StoreClock};
 use serde::Serialize;
 
 use crate::backlog::Backlog;
+use crate::enqueue::Shop;
 use crate::lane::Lane;
 
-pub(crate) use fill::{Progress, payload};
+pub(crate) use fill::Progress;
 
 /// The stores that can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -65,6 +66,16 @@ pub(crate) trait Bench: Send + Sync {
         Ok(None)
     }
 
+    /// How many transactions have written something so far.
+    async fn commits(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
+    /// How many connections the store has unless told otherwise.
+    fn usual_connections(&self) -> usize {
+        1
+    }
+
     /// The server's processor time so far, if it runs on this machine.
     fn server_cpu(&self) -> Option<Duration> {
         None
@@ -108,6 +119,11 @@ pub(crate) trait Place: Send + Sync {
 
     /// The same work by hand: connections of its own to tables of its own.
     async fn probe(&self, _lanes: usize) -> Result<Option<Vec<Box<dyn Lane>>>> {
+        Ok(None)
+    }
+
+    /// A user who submits inside of transactions, if the store can do that.
+    async fn shop(&self) -> Result<Option<Box<dyn Shop>>> {
         Ok(None)
     }
 

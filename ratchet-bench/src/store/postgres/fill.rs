@@ -6,7 +6,8 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::backlog::{Backlog, Row, State};
-use crate::store::{Progress, payload};
+use crate::job::payload;
+use crate::store::Progress;
 
 const CHUNK: usize = 10_000;
 

@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use super::{Bench, Place, Plan, Progress};
 use crate::backlog::{BOOST, Backlog};
+use crate::enqueue::Shop;
 use crate::lane::Lane;
 use crate::usage::family_cpu;
 
@@ -76,6 +77,17 @@ impl Bench for Postgres {
         let position = sqlx::query_scalar("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint");
         let position: i64 = position.fetch_one(&mut *self.side.lock().await).await?;
         Ok(u64::try_from(position).ok())
+    }
+
+    /// Whatever writes has a number.
+    async fn commits(&self) -> Result<Option<u64>> {
+        let next = sqlx::query_scalar("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint");
+        let next: i64 = next.fetch_one(&mut *self.side.lock().await).await?;
+        Ok(u64::try_from(next).ok())
+    }
+
+    fn usual_connections(&self) -> usize {
+        PostgresOptions::default().connections
     }
 
     fn server_cpu(&self) -> Option<Duration> {
@@ -160,6 +172,10 @@ impl Place for PgPlace {
 
     async fn probe(&self, lanes: usize) -> Result<Option<Vec<Box<dyn Lane>>>> {
         probe::lanes(self, lanes).await.map(Some)
+    }
+
+    async fn shop(&self) -> Result<Option<Box<dyn Shop>>> {
+        probe::shop(self).await.map(Some)
     }
 
     async fn close(self: Box<Self>) -> Result<()> {

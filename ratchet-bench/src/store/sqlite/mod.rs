@@ -17,8 +17,10 @@ use sqlx::{ConnectOptions as _, SqliteConnection};
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use super::{Bench, Place, Plan, Progress, payload};
+use super::{Bench, Place, Plan, Progress};
 use crate::backlog::{BOOST, Backlog, Row, State};
+use crate::enqueue::Shop;
+use crate::job::payload;
 use crate::lane::Lane;
 use crate::usage::own_writes;
 
@@ -46,6 +48,10 @@ impl Bench for Sqlite {
 
     async fn log_bytes(&self) -> Result<Option<u64>> {
         Ok(own_writes())
+    }
+
+    fn usual_connections(&self) -> usize {
+        SqliteOptions::default().readers
     }
 
     async fn place(&self) -> Result<Box<dyn Place>> {
@@ -133,6 +139,10 @@ impl Place for SqlitePlace {
 
     async fn probe(&self, lanes: usize) -> Result<Option<Vec<Box<dyn Lane>>>> {
         probe::lanes(self, lanes).await.map(Some)
+    }
+
+    async fn shop(&self) -> Result<Option<Box<dyn Shop>>> {
+        probe::shop(self).await.map(Some)
     }
 
     async fn close(self: Box<Self>) -> Result<()> {

@@ -8,12 +8,14 @@ use anyhow::{Result, ensure};
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use ratchet_api::{JobId, JobPayload, whole_millis};
-use sqlx::PgConnection;
+use ratchet_core::Enqueue;
+use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
 
 use super::PgPlace;
+use crate::enqueue::Shop;
+use crate::job::payload;
 use crate::lane::{Lane, RUN};
-use crate::store::payload;
 
 /// Makes the tables and opens so many lanes.
 pub(super) async fn lanes(place: &PgPlace, count: usize) -> Result<Vec<Box<dyn Lane>>> {
@@ -30,6 +32,52 @@ pub(super) async fn lanes(place: &PgPlace, count: usize) -> Result<Vec<Box<dyn L
         }));
     }
     Ok(lanes)
+}
+
+/// Makes the user's table and opens a connection of theirs.
+pub(super) async fn shop(place: &PgPlace) -> Result<Box<dyn Shop>> {
+    let mut connection = place.connection().await?;
+    let orders = "CREATE TABLE orders (id uuid PRIMARY KEY, placed_at timestamptz NOT NULL)";
+    sqlx::raw_sql(orders).execute(&mut connection).await?;
+    Ok(Box::new(PgShop { connection, payload: payload()? }))
+}
+
+struct PgShop {
+    connection: PgConnection,
+    payload: JobPayload,
+}
+
+const ORDER: &str = "INSERT INTO orders (id, placed_at) VALUES ($1, now())";
+
+#[async_trait]
+impl Shop for PgShop {
+    async fn order(&mut self, job: Enqueue<()>) -> Result<()> {
+        let mut tx = self.connection.begin().await?;
+        sqlx::query(ORDER).bind(JobId::generate().as_uuid()).execute(&mut *tx).await?;
+        job.submit_in(&mut tx).await?;
+        Ok(tx.commit().await?)
+    }
+
+    async fn order_by_hand(&mut self) -> Result<()> {
+        let mut tx = self.connection.begin().await?;
+        sqlx::query(ORDER).bind(JobId::generate().as_uuid()).execute(&mut *tx).await?;
+        insert(&mut tx, vec![JobId::generate().as_uuid()], &self.payload).await?;
+        Ok(tx.commit().await?)
+    }
+}
+
+/// Stores jobs with these ids.
+async fn insert(connection: &mut PgConnection, ids: Vec<Uuid>, payload: &JobPayload) -> Result<()> {
+    let count = ids.len();
+    let inserted = sqlx::query(include_str!("insert.sql"))
+        .bind(ids)
+        .bind(vec![payload.text().as_str(); count])
+        .bind(payload.target().as_str())
+        .bind(payload.method().as_str())
+        .execute(connection)
+        .await?;
+    ensure!(inserted.rows_affected() == count as u64, "a job was not stored");
+    Ok(())
 }
 
 /// A row of `claim.sql` and one of `load.sql`: read in full, as any worker would.
@@ -65,14 +113,7 @@ impl Lane for ProbeLane {
     async fn insert(&mut self) -> Result<usize> {
         let Some(ids) = self.ready.pop_front() else { return Ok(0) };
         let count = ids.len();
-        let inserted = sqlx::query(include_str!("insert.sql"))
-            .bind(ids)
-            .bind(vec![self.payload.text().as_str(); count])
-            .bind(self.payload.target().as_str())
-            .bind(self.payload.method().as_str())
-            .execute(&mut self.connection)
-            .await?;
-        ensure!(inserted.rows_affected() == count as u64, "a job was not stored");
+        insert(&mut self.connection, ids, &self.payload).await?;
         Ok(count)
     }
 

@@ -8,14 +8,16 @@ use std::sync::Arc;
 use anyhow::{Result, ensure};
 use async_trait::async_trait;
 use ratchet_api::{JobId, JobPayload, Timestamp, whole_millis};
+use ratchet_core::Enqueue;
 use sqlx::sqlite::SqliteArguments;
-use sqlx::{Arguments as _, SqliteConnection};
+use sqlx::{Arguments as _, Connection as _, SqliteConnection};
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use super::SqlitePlace;
+use crate::enqueue::Shop;
+use crate::job::payload;
 use crate::lane::{Lane, RUN};
-use crate::store::payload;
 
 /// Makes the tables in a file of their own and opens so many lanes.
 pub(super) async fn lanes(place: &SqlitePlace, count: usize) -> Result<Vec<Box<dyn Lane>>> {
@@ -34,6 +36,46 @@ pub(super) async fn lanes(place: &SqlitePlace, count: usize) -> Result<Vec<Box<d
         }));
     }
     Ok(lanes)
+}
+
+/// Makes the user's tables and opens connections of theirs, one to each file.
+pub(super) async fn shop(place: &SqlitePlace) -> Result<Box<dyn Shop>> {
+    let orders = "CREATE TABLE orders (id BLOB NOT NULL PRIMARY KEY, placed_at INTEGER NOT NULL)";
+    let mut with_store = place.connection(SqlitePlace::FILE).await?;
+    let mut with_probe = place.connection("probe.db").await?;
+    for connection in [&mut with_store, &mut with_probe] {
+        sqlx::raw_sql(orders).execute(connection).await?;
+    }
+    Ok(Box::new(SqliteShop { with_store, with_probe, payload: payload()? }))
+}
+
+struct SqliteShop {
+    with_store: SqliteConnection,
+    with_probe: SqliteConnection,
+    payload: JobPayload,
+}
+
+#[async_trait]
+impl Shop for SqliteShop {
+    async fn order(&mut self, job: Enqueue<()>) -> Result<()> {
+        let mut tx = self.with_store.begin_with("BEGIN IMMEDIATE").await?;
+        let order = sqlx::query("INSERT INTO orders (id, placed_at) VALUES (?1, ?2)");
+        order.bind(JobId::generate().as_uuid()).bind(now()).execute(&mut *tx).await?;
+        job.submit_in(&mut tx).await?;
+        Ok(tx.commit().await?)
+    }
+
+    async fn order_by_hand(&mut self) -> Result<()> {
+        let order = sqlx::query(include_str!("order.sql"))
+            .bind(JobId::generate().as_uuid())
+            .bind(JobId::generate().as_uuid())
+            .bind(now())
+            .bind(self.payload.text().as_str().to_owned())
+            .bind(self.payload.target().as_str().to_owned())
+            .bind(self.payload.method().as_str().to_owned());
+        order.execute(&mut self.with_probe).await?;
+        Ok(())
+    }
 }
 
 /// A row of `claim.sql` and one of `load.sql`: read in full, as any worker would.
