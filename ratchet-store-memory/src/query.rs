@@ -68,16 +68,21 @@ const STORY_LOG_LINES: usize = 1_000;
 
 fn matches(row: &Row, filter: &JobFilter) -> bool {
     let (job, spec) = (&row.job, &row.job.spec);
+    let ended_at = job.ending.as_ref().map(|ending| ending.terminated_at);
     let any_of = |wanted: &[JobStatus]| wanted.is_empty() || wanted.contains(&row.status());
     any_of(&filter.statuses)
         && (filter.types.is_empty() || filter.types.contains(&spec.job_type))
         && filter.queue.as_ref().is_none_or(|queue| spec.queue == *queue)
         && filter.target.as_ref().is_none_or(|target| spec.payload.target() == target)
+        && filter.method.as_ref().is_none_or(|method| spec.payload.method() == method)
         && filter.tags.iter().all(|tag| spec.tags.contains(tag))
         && filter.business_key.as_ref().is_none_or(|key| spec.business_key.as_ref() == Some(key))
         && filter.caller_principal.as_ref().is_none_or(|who| spec.caller_principal.as_ref() == Some(who))
         && filter.created_from.is_none_or(|from| job.created_at >= from)
         && filter.created_until.is_none_or(|until| job.created_at < until)
+        && filter.ended_from.is_none_or(|from| ended_at.is_some_and(|at| at >= from))
+        && filter.ended_until.is_none_or(|until| ended_at.is_some_and(|at| at < until))
+        && filter.fingerprint.as_ref().is_none_or(|fingerprint| row.fingerprint.as_ref() == Some(fingerprint))
 }
 
 /// The first rows of a list, and where the next page starts.

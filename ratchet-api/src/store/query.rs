@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::{
     Batch, BatchId, BusinessKey, DlqAlert, Edge, Execution, Fingerprint, Job, JobId, JobPriority, JobStatus,
-    JobType, LogLine, QueueName, StoreResult, Tag, TargetName, Timestamp,
+    JobType, LogLine, MethodName, QueueName, StoreResult, Tag, TargetName, Timestamp,
 };
 
 /// Which jobs to list. Empty fields do not restrict.
@@ -21,6 +21,8 @@ pub struct JobFilter {
     pub queue: Option<QueueName>,
     /// Of this target.
     pub target: Option<TargetName>,
+    /// Of this method.
+    pub method: Option<MethodName>,
     /// With all of these tags.
     pub tags: Vec<Tag>,
     /// With this business key.
@@ -31,6 +33,12 @@ pub struct JobFilter {
     pub created_from: Option<Timestamp>,
     /// Stored before this.
     pub created_until: Option<Timestamp>,
+    /// Ended at or after this.
+    pub ended_from: Option<Timestamp>,
+    /// Ended before this.
+    pub ended_until: Option<Timestamp>,
+    /// Failed for good with this fingerprint, and not retried since.
+    pub fingerprint: Option<Fingerprint>,
 }
 
 /// Which part of a list to read: newest first, below a known id.

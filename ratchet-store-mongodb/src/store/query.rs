@@ -54,13 +54,17 @@ fn conditions(filter: &JobFilter) -> Vec<Document> {
     let texts = [
         ("spec.queue", filter.queue.as_ref().map(|queue| queue.as_str())),
         ("spec.call.target", filter.target.as_ref().map(|target| target.as_str())),
+        ("spec.call.method", filter.method.as_ref().map(|method| method.as_str())),
         ("spec.business_key", filter.business_key.as_ref().map(|key| key.as_str())),
         ("spec.caller_principal", filter.caller_principal.as_deref()),
+        ("fingerprint", filter.fingerprint.as_ref().map(|fingerprint| fingerprint.as_str())),
     ];
     all.extend(texts.into_iter().filter_map(|(field, text)| Some(doc! { field: text? })));
     all.extend(filter.tags.iter().map(|tag| doc! { "spec.tags": tag.as_str() }));
     all.extend(filter.created_from.map(|from| doc! { "created_at": { "$gte": date(from) } }));
     all.extend(filter.created_until.map(|until| doc! { "created_at": { "$lt": date(until) } }));
+    all.extend(filter.ended_from.map(|from| doc! { "ending.terminated_at": { "$gte": date(from) } }));
+    all.extend(filter.ended_until.map(|until| doc! { "ending.terminated_at": { "$lt": date(until) } }));
     all
 }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use ratchet_api::store::{DeadLetterGroup, JobFilter, JobPage, PageRequest, QueueHealth};
 use ratchet_api::{
-    BatchId, Condition, DeadReason, Due, Edge, End, ErrorRecord, Fingerprint, HandBackReason, Inserted,
+    BatchId, Condition, DeadReason, Due, Edge, End, ErrorRecord, Fingerprint, HandBackReason, Inserted, Job,
     JobId, JobPayload, JobPriority, JobStatus, JobType, JsonText, LogLevel, NewBatch, NewDlqAlert, NewJob,
-    NewLogLine, QueueName, Submission,
+    NewLogLine, QueueName, Submission, Timestamp,
 };
 
 use super::keys::lives::{Life, connections, holding, linked, named, schedule};
@@ -21,6 +21,8 @@ use crate::{Fixture, Peer, Spoil};
 cases! { "query";
     an_empty_filter_lists_every_job_newest_first: ["query.filter"] [];
     each_field_restricts_by_its_value: ["query.filter"] [156 190];
+    jobs_are_found_by_when_they_ended: ["query.filter"] [];
+    dead_letters_are_found_by_their_fingerprint: ["query.filter"] [97];
     fields_restrict_together: ["query.filter"] [];
     jobs_are_found_by_the_state_that_readers_see: ["query.filter", "find.canceled_early"] [22];
     values_are_never_taken_for_patterns: ["query.filter"] [];
@@ -105,11 +107,14 @@ pub async fn each_field_restricts_by_its_value(fx: Fixture) {
     fx.advance(SECOND);
     let typed = node.insert(job_with(|new| new.spec.job_type = JobType::Callback)).await;
     let aimed = node.insert(job_with(|new| new.spec.payload = target("billing.Pay"))).await;
+    let refund = JobPayload::new("tck.Till", "refund", &JsonText::from_stored("[]")).expect("valid names");
+    let method = node.insert(job_with(|new| new.spec.payload = refund)).await;
     let keyed = node.insert(holding("order-1")).await;
     let tagged = node.insert(job_with(|new| new.spec.tags = vec![named("eu"), named("vip")])).await;
     let half_tagged = node.insert(job_with(|new| new.spec.tags = vec![named("eu")])).await;
     let called = node.insert(job_with(|new| new.spec.caller_principal = Some("ann".into()))).await;
-    let everything = vec![plain, queued, other_queue, typed, aimed, keyed, tagged, half_tagged, called];
+    let everything =
+        vec![plain, queued, other_queue, typed, aimed, method, keyed, tagged, half_tagged, called];
     let but = |without: &[JobId]| everything.iter().copied().filter(|id| !without.contains(id)).collect();
 
     for (restricted, expected) in [
@@ -121,6 +126,8 @@ pub async fn each_field_restricts_by_its_value(fx: Fixture) {
         (filter(|it| it.types = vec![JobType::ChainStep]), vec![]),
         (filter(|it| it.target = Some(named("billing.Pay"))), vec![aimed]),
         (filter(|it| it.target = Some(named("billing"))), vec![]),
+        (filter(|it| it.method = Some(named("refund"))), vec![method]),
+        (filter(|it| it.method = Some(named("ref"))), vec![]),
         (filter(|it| it.business_key = Some(named("order-1"))), vec![keyed]),
         (filter(|it| it.tags = vec![named("eu")]), vec![tagged, half_tagged]),
         (filter(|it| it.tags = vec![named("eu"), named("vip")]), vec![tagged]),
@@ -136,6 +143,64 @@ pub async fn each_field_restricts_by_its_value(fx: Fixture) {
     ] {
         assert_eq!(found(&node, &restricted).await, newest_first(expected), "{restricted:?}");
     }
+}
+
+pub async fn jobs_are_found_by_when_they_ended(fx: Fixture) {
+    let (node, reader) = (fx.node("a").await, fx.node("b").await);
+    let mut moments = vec![fx.now()];
+    for life in Life::LIVE.into_iter().chain(Life::ENDED) {
+        fx.advance(SECOND);
+        life.reach(&node, job()).await;
+        moments.push(fx.now());
+    }
+    fx.advance(SECOND);
+    let failed = filter(|it| it.statuses = vec![JobStatus::Failed]);
+    let retried = found(&node, &failed).await[0];
+    node.store.retry(&[retried.into()]).await.expect("retry answers");
+
+    let all = page(&reader, &JobFilter::default(), None, 1_000).await.jobs;
+    let ended = |wanted: &dyn Fn(Timestamp) -> bool| -> Vec<JobId> {
+        let ended = |job: &&Job| job.ending.as_ref().is_some_and(|ending| wanted(ending.terminated_at));
+        all.iter().filter(ended).map(|job| job.spec.id).collect()
+    };
+    assert!(ended(&|_| true).len() >= Life::ENDED.len() - 1);
+    for moment in moments {
+        let from = filter(|it| it.ended_from = Some(moment));
+        assert_eq!(found(&reader, &from).await, ended(&|at| at >= moment), "{from:?}");
+        let until = filter(|it| it.ended_until = Some(moment));
+        assert_eq!(found(&reader, &until).await, ended(&|at| at < moment), "{until:?}");
+    }
+}
+
+pub async fn dead_letters_are_found_by_their_fingerprint(fx: Fixture) {
+    let (node, reader) = (fx.node("a").await, fx.node("b").await);
+    let fail = async |message: &str| {
+        let claim = node.running(job()).await;
+        node.end(&claim, End::DeadLetter { error: error(message), reason: DeadReason::Exhausted }).await;
+        claim.id
+    };
+    let alike = [fail("no answer after 31 ms").await, fail("no answer after 7 ms").await];
+    let other = fail("refused").await;
+    let [paused, given_up, retried] = [
+        fail("no answer after 1 ms").await,
+        fail("no answer after 2 ms").await,
+        fail("no answer after 3 ms").await,
+    ];
+    node.store.pause(&[paused.into(), given_up.into()]).await.expect("pause answers");
+    node.store.cancel(&[given_up.into()], &text("enough")).await.expect("cancel answers");
+    node.store.retry(&[retried.into()]).await.expect("retry answers");
+    // It fails alike, but not for good.
+    let claim = node.running(job()).await;
+    node.end(&claim, End::Retry { delay: SECOND, error: error("no answer after 4 ms") }).await;
+
+    let by = |message| filter(|it| it.fingerprint = Some(error(message).fingerprint));
+    let slow = by("no answer after 9 ms");
+    assert_eq!(found(&reader, &slow).await, newest_first(vec![alike[0], alike[1], paused, given_up]));
+    let mut failed = slow.clone();
+    failed.statuses = vec![JobStatus::Failed];
+    assert_eq!(found(&reader, &failed).await, newest_first(alike.to_vec()));
+    assert_eq!(found(&reader, &by("refused")).await, [other]);
+    assert_eq!(found(&reader, &by("lost")).await, []);
 }
 
 pub async fn fields_restrict_together(fx: Fixture) {
