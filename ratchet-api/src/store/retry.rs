@@ -40,6 +40,7 @@ pub trait JobRetryStore: Send + Sync + 'static {
     ///   refusals wait again once enough of their parents are open or satisfied, and what hangs on them likewise;
     ///   dependents that were released by its failure, or were cancelled by hand, stay as they are.
     /// - `retry.batch`: a child no longer counts as failed; a batch that was completed does not complete again.
+    /// - `retry.many`: a call with many jobs does, all at once, what a call for each would do one after the other.
     /// - `retry.stale`: with a fence that is not the present one, nothing is done.
     async fn retry(&self, jobs: &[Target]) -> StoreResult<Vec<RetryVerdict>>;
 }

@@ -102,6 +102,7 @@ pub trait JobTerminalStore: Send + Sync + 'static {
     ///   first, whatever its depth.
     /// - `cancel.batch`: a cancelled child that had not ended counts as failed in its batch: at once if it waited, with
     ///   its outcome if it ran.
+    /// - `cancel.many`: a call with many jobs does, all at once, what a call for each would do one after the other.
     /// - `cancel.stale`: with a fence that is not the present one, nothing is done.
     async fn cancel(&self, jobs: &[Target], reason: &Sanitized) -> StoreResult<Vec<CancelVerdict>>;
 }

@@ -20,12 +20,19 @@ fn is_stale(target: Target, job: &JobDoc) -> bool {
 }
 
 impl Unit<'_> {
+    /// Reads what is to be steered and what may follow from it, by the same few calls for one and for many.
+    async fn load_targets(&mut self, targets: &[Target]) -> StoreResult<()> {
+        let ids: Vec<JobId> = targets.iter().map(|target| target.id).collect();
+        self.load_jobs(ids.iter().copied()).await?;
+        self.load_consequences(&ids).await
+    }
+
     pub(crate) async fn cancel(
         &mut self,
         jobs: &[Target],
         reason: &Sanitized,
     ) -> StoreResult<Vec<CancelVerdict>> {
-        self.load_jobs(jobs.iter().map(|target| target.id)).await?;
+        self.load_targets(jobs).await?;
         let mut verdicts = Vec::with_capacity(jobs.len());
         for target in jobs {
             verdicts.push(self.cancel_one(*target, reason).await?);
@@ -115,7 +122,9 @@ impl Unit<'_> {
     }
 
     pub(crate) async fn retry(&mut self, jobs: &[Target]) -> StoreResult<Vec<RetryVerdict>> {
-        self.load_jobs(jobs.iter().map(|target| target.id)).await?;
+        self.load_targets(jobs).await?;
+        let keys = jobs.iter().filter_map(|target| self.job(target.id)?.spec.business_key.clone());
+        self.load_holders(keys.collect()).await?;
         let mut verdicts = Vec::with_capacity(jobs.len());
         for target in jobs {
             verdicts.push(self.retry_one(*target).await?);
@@ -137,7 +146,7 @@ impl Unit<'_> {
         let all: Vec<JobId> = std::iter::once(target.id).chain(revived.iter().copied()).collect();
         let key_of = |id: &JobId| self.job(*id)?.spec.business_key.clone();
         let keys: Vec<String> = all.iter().filter_map(key_of).collect();
-        self.load_holders(keys.clone()).await?;
+        self.load_holders(revived.iter().filter_map(key_of).collect()).await?;
         if let Some(holder) = keys.iter().find_map(|key| self.holder(Some(key), None)) {
             return Ok(RetryVerdict::KeyTaken { holder });
         }

@@ -12,6 +12,7 @@ use ratchet_api::{
 
 use super::commit::{business_key, dead, keyed, ran, recorded, succeeded};
 use super::effects::{chain, find_all, finish, join, on_success, set, store, waits};
+use super::retry::{assert_alike, places};
 use crate::case::cases;
 use crate::fixture::{Fixture, Peer, job, job_with, text};
 
@@ -23,6 +24,7 @@ cases! { "cancel";
     an_ended_job_cannot_be_canceled: ["cancel.once"] [35];
     a_second_cancel_changes_nothing: ["cancel.once"] [35];
     every_target_gets_its_own_answer: ["cancel.once", "cancel.waiting"] [];
+    many_are_canceled_as_they_would_be_one_by_one: ["cancel.many", "cancel.cascade", "cancel.batch"] [36];
     a_cancel_reaches_every_depth_nearest_first: ["cancel.cascade"] [36];
     a_cancel_reaches_every_branch_nearest_first: ["cancel.cascade"] [36];
     a_join_behind_several_canceled_branches_is_canceled_once: ["cancel.cascade", "cancel.batch", "commit.refuse"] [36];
@@ -156,6 +158,51 @@ pub async fn every_target_gets_its_own_answer(fx: Fixture) {
         ]
     );
     assert_eq!(node.store.cancel(&[], &text("stop it")).await.expect("cancel answers"), []);
+}
+
+/// Jobs that meet each other in every way when they are cancelled.
+async fn relatives(peer: &Peer, name: &str) -> Vec<JobId> {
+    let (waiting, running) = (peer.insert(job()).await, peer.running(job()).await.id);
+    let holder = peer.insert(keyed(name)).await;
+    let paused = peer.insert(job()).await;
+    peer.store.pause(&[paused.into()]).await.expect("pause answers");
+    let done = peer.running(job()).await;
+    peer.end(&done, succeeded()).await;
+    let mut ids = vec![waiting, running, holder, paused, done.id];
+    ids.extend(chain(peer, 3).await);
+    let steps = chain(peer, 2).await;
+    peer.take(steps[0]).await;
+    ids.extend(steps);
+    let (parents, child) = join(peer, 2, Needs::AtLeast(1)).await;
+    ids.extend(parents);
+    ids.push(child);
+    let (batch, children) = super::batch::store(peer, 3, true).await;
+    ids.extend(children);
+    ids.push(batch.parent());
+    ids
+}
+
+pub async fn many_are_canceled_as_they_would_be_one_by_one(fx: Fixture) {
+    let node = fx.node("a").await;
+    let orders = [
+        (0..17).collect::<Vec<usize>>(),
+        (0..17).rev().collect(),
+        vec![0, 0, 1, 1, 6, 5, 7, 9, 8, 10, 13, 14, 15, 16, 13, 2, 3],
+        vec![13, 14, 16, 15, 11, 12, 10, 4],
+    ];
+    for (round, order) in orders.into_iter().enumerate() {
+        let (together, alone) =
+            (relatives(&node, &format!("{round}a")).await, relatives(&node, &format!("{round}b")).await);
+        let targets: Vec<Target> = order.iter().map(|&place| together[place].into()).collect();
+        let at_once = node.store.cancel(&targets, &text("stop it")).await.expect("cancel answers");
+        let mut one_by_one = Vec::new();
+        for place in order {
+            one_by_one.push(cancel(&node, alone[place]).await);
+        }
+        let told = |family: &[JobId], verdicts: &[CancelVerdict]| places(family, &format!("{verdicts:?}"));
+        assert_eq!(told(&together, &at_once), told(&alone, &one_by_one), "round {round}");
+        assert_alike(&node, &together, &alone).await;
+    }
 }
 
 pub async fn a_cancel_reaches_every_depth_nearest_first(fx: Fixture) {

@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use ratchet_api::store::{RetryVerdict, Target};
-use ratchet_api::{Condition, Edge, HandBackReason, Inserted, Job, JobId, JobStatus, Needs, Submission};
+use ratchet_api::{
+    BatchId, Condition, Edge, HandBackReason, Inserted, Job, JobId, JobStatus, Needs, Submission,
+};
 
 use super::commit::{business_key, dead, handed_back, history, keyed, retry, succeeded};
 use super::effects::{chain, find_all, finish, join, on_success, store, waits};
@@ -16,6 +18,7 @@ cases! { "retry";
     a_dead_letter_starts_anew: ["retry.revived"] [30 37];
     nothing_but_a_dead_letter_is_retried: ["retry.revived"] [37];
     every_target_gets_its_own_answer: ["retry.revived"] [];
+    many_are_retried_as_they_would_be_one_by_one: ["retry.many", "retry.key", "retry.batch"] [38];
     history_and_fence_go_on_after_a_retry: ["retry.revived"] [172 191];
     a_retried_job_reserves_its_key_again: ["retry.key"] [184];
     a_dead_letter_whose_key_is_taken_stays_dead: ["retry.key"] [184];
@@ -90,6 +93,86 @@ pub async fn every_target_gets_its_own_answer(fx: Fixture) {
     let not_failed = RetryVerdict::NotFailed(JobStatus::Pending);
     assert_eq!(verdicts, [RetryVerdict::Unknown, retried.clone(), not_failed.clone(), retried, not_failed]);
     assert_eq!(node.store.retry(&[]).await.expect("retry answers"), []);
+}
+
+/// Jobs that meet each other in every way when they are retried.
+async fn relatives(peer: &Peer, name: &str) -> Vec<JobId> {
+    let fail = async |id| {
+        finish(peer, &peer.take(id).await, dead("boom"), vec![]).await;
+    };
+    let mut ids = Vec::new();
+    for key in ["twins", "single", "twins", "shared"] {
+        let id = peer.insert(keyed(&format!("{name} {key}"))).await;
+        fail(id).await;
+        ids.push(id);
+    }
+    ids.extend([dead_letter(peer).await, peer.insert(job()).await, dead_letter(peer).await]);
+    let steps = [job(), keyed(&format!("{name} shared")), job()];
+    let edges = steps.windows(2).map(|pair| on_success(&pair[0], &pair[1])).collect();
+    let steps = store(peer, steps, edges).await;
+    fail(steps[0]).await;
+    ids.extend(steps);
+    let (parents, child) = join(peer, 2, Needs::All).await;
+    for parent in &parents {
+        fail(*parent).await;
+    }
+    ids.extend(parents);
+    ids.push(child);
+    let (batch, children) = super::batch::store(peer, 3, true).await;
+    for child in &children {
+        fail(*child).await;
+    }
+    ids.extend(children);
+    ids.push(batch.parent());
+    ids
+}
+
+pub async fn many_are_retried_as_they_would_be_one_by_one(fx: Fixture) {
+    let node = fx.node("a").await;
+    let orders = [
+        vec![0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16],
+        vec![16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0],
+        vec![4, 4, 2, 0, 9, 7, 9, 7, 3, 11, 10, 12, 13, 13, 6],
+    ];
+    for (round, order) in orders.into_iter().enumerate() {
+        let (together, alone) =
+            (relatives(&node, &format!("{round}a")).await, relatives(&node, &format!("{round}b")).await);
+        let targets: Vec<Target> = order.iter().map(|&place| together[place].into()).collect();
+        let at_once = node.store.retry(&targets).await.expect("retry answers");
+        let mut one_by_one = Vec::new();
+        for place in order {
+            one_by_one.push(revive(&node, alone[place]).await);
+        }
+        let told = |family: &[JobId], verdicts: &[RetryVerdict]| places(family, &format!("{verdicts:?}"));
+        assert_eq!(told(&together, &at_once), told(&alone, &one_by_one), "round {round}");
+        assert_alike(&node, &together, &alone).await;
+    }
+}
+
+/// Names the jobs of a family in a text by their places.
+pub(super) fn places(family: &[JobId], text: &str) -> String {
+    let named =
+        |text: String, (place, id): (usize, &JobId)| text.replace(&id.to_string(), &format!("#{place}"));
+    family.iter().enumerate().fold(text.to_owned(), named)
+}
+
+/// The jobs of two families, and the batches that they are the parents of, are in the same state.
+pub(super) async fn assert_alike(peer: &Peer, some: &[JobId], others: &[JobId]) {
+    let batches = |family: &[JobId]| family.iter().map(|id| BatchId::of(*id)).collect::<Vec<_>>();
+    let found =
+        peer.store.find_batches(&[batches(some), batches(others)].concat()).await.expect("find answers");
+    let counted: Vec<_> =
+        found.iter().map(|batch| batch.as_ref().map(|it| (it.progress, it.completed_at))).collect();
+    assert_eq!(counted[..some.len()], counted[some.len()..]);
+    let jobs = find_all(peer, some).await.into_iter().zip(find_all(peer, others).await);
+    for (place, (one, other)) in jobs.enumerate() {
+        let seen = |job: &Job| {
+            let ended = job.ending.as_ref().map(|ending| ending.terminated_at);
+            let causes = (job.last_error.clone(), job.cancel_reason.clone(), ended);
+            (waits(job), job.fence, job.attempts, job.crash_count, job.scheduled_time, causes)
+        };
+        assert_eq!(seen(&one), seen(&other), "job {place}");
+    }
 }
 
 pub async fn history_and_fence_go_on_after_a_retry(fx: Fixture) {

@@ -1,11 +1,11 @@
 //! Calling jobs off.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use ratchet_api::store::{CancelVerdict, Target};
-use ratchet_api::{JobStatus, Sanitized, StoreResult, Timestamp};
+use ratchet_api::{JobId, JobStatus, Sanitized, StoreResult, Timestamp};
 
-use super::{again, hold_targets, is_stale};
+use super::{hold_targets, is_stale};
 use crate::store::SqlStore;
 use crate::store::follow::{Calling, Follow};
 use crate::store::hold::{Held, Place, Queued};
@@ -25,51 +25,93 @@ async fn cancel_all(
     targets: &[Target],
     reason: &str,
 ) -> StoreResult<Vec<CancelVerdict>> {
-    let held = hold_targets(session, targets).await?;
-    let now = present(session).await?;
     let mut verdicts = Vec::with_capacity(targets.len());
-    for (place, target) in targets.iter().enumerate() {
-        // An earlier one may have taken this one along.
-        let held = if place == 0 { held.get(&target.id).cloned() } else { again(session, target.id).await? };
-        verdicts.push(match held {
-            None => CancelVerdict::Unknown,
-            Some(held) if is_stale(target, &held) => CancelVerdict::Stale(held.status()),
-            Some(held) if held.status().is_terminal() => CancelVerdict::AlreadyEnded(held.status()),
-            Some(held) => cancel_one(session, &held, reason, now).await?,
-        });
+    let mut held = hold_targets(session, targets).await?;
+    let now = present(session).await?;
+    while let Some(rest) = targets.get(verdicts.len()..).filter(|rest| !rest.is_empty()) {
+        if !verdicts.is_empty() {
+            // An earlier one may have taken others along.
+            held = hold_targets(session, rest).await?;
+        }
+        let run = &rest[..independent(rest, &held)];
+        verdicts.extend(cancel_run(session, run, &held, reason, now).await?);
     }
     Ok(verdicts)
 }
 
-async fn cancel_one(
+/// How many of the first targets can be cancelled at once: none of them changes what another one meets.
+fn independent(targets: &[Target], held: &HashMap<JobId, Held>) -> usize {
+    let mut met = HashSet::new();
+    for (place, target) in targets.iter().enumerate() {
+        if !met.insert(target.id) {
+            return place;
+        }
+        let Some(job) = held.get(&target.id) else { continue };
+        if has_dependents(job) {
+            return place.max(1);
+        }
+        // The end of a child may complete its batch, which releases the parent.
+        met.extend(job.batch.map(|batch| batch.parent()));
+    }
+    targets.len()
+}
+
+fn has_dependents(held: &Held) -> bool {
+    matches!(&held.place, Place::Queue(Queued { edge_count: 1.., .. }))
+}
+
+async fn cancel_run(
     session: &mut Session<'_>,
-    held: &Held,
+    run: &[Target],
+    held: &HashMap<JobId, Held>,
     reason: &str,
     now: Timestamp,
-) -> StoreResult<CancelVerdict> {
-    let mut follow = Follow::new(now, 1);
-    let (running, edges) = match &held.place {
-        Place::Queue(Queued { status, edge_count, .. }) => (*status == JobStatus::Running, *edge_count),
-        Place::Schedule { .. } | Place::Ended(_) => {
-            let cancel = session.sql().cancel_schedules.bind().arg("reason", reason);
-            cancel.arg("now", now).arg("job_ids", vec![held.id]).run(session).await?;
-            return Ok(CancelVerdict::Canceled { dependents: Vec::new() });
+) -> StoreResult<Vec<CancelVerdict>> {
+    let (mut waiting, mut running, mut schedules) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut decide, mut verdicts) = (HashMap::new(), Vec::with_capacity(run.len()));
+    for (cause, target) in run.iter().enumerate() {
+        let verdict = judge(target, held.get(&target.id));
+        if let (Some(job), CancelVerdict::Canceled { .. } | CancelVerdict::Requested { .. }) =
+            (held.get(&target.id), &verdict)
+        {
+            match (&job.place, &verdict) {
+                (Place::Queue(_), CancelVerdict::Requested { .. }) => running.push(job.id),
+                (Place::Queue(_), _) => waiting.push((job.id, cause)),
+                (Place::Schedule { .. } | Place::Ended(_), _) => schedules.push(job.id),
+            }
+            if has_dependents(job) {
+                decide.insert(job.id, (JobStatus::Canceled, cause));
+            }
         }
-    };
-    if running {
+        verdicts.push(verdict);
+    }
+    if !schedules.is_empty() {
+        let cancel = session.sql().cancel_schedules.bind().arg("reason", reason);
+        cancel.arg("now", now).arg("job_ids", schedules).run(session).await?;
+    }
+    if !running.is_empty() {
         let request = session.sql().request_cancel.bind().arg("reason", reason);
-        request.arg("now", now).arg("job_id", held.id).run(session).await?;
-    } else {
-        let calling = Calling { reason: Some(reason), ..Calling::default() };
-        follow.end_waiting(session, &[(held.id, 0)], calling).await?;
+        request.arg("now", now).arg("job_ids", running).run(session).await?;
     }
-    if edges > 0 {
-        let ended = HashMap::from([(held.id, (JobStatus::Canceled, 0))]);
-        follow.decide_open(session, &ended, Vec::new()).await?;
+    let mut follow = Follow::new(now, run.len());
+    let calling = Calling { reason: Some(reason), ..Calling::default() };
+    follow.end_waiting(session, &waiting, calling).await?;
+    follow.decide_open(session, &decide, Vec::new()).await?;
+    for (verdict, led_to) in verdicts.iter_mut().zip(follow.finish(session).await?) {
+        if let CancelVerdict::Canceled { dependents } | CancelVerdict::Requested { dependents } = verdict {
+            *dependents = led_to.canceled;
+        }
     }
-    let dependents = follow.finish(session).await?.swap_remove(0).canceled;
-    Ok(match running {
-        true => CancelVerdict::Requested { dependents },
-        false => CancelVerdict::Canceled { dependents },
-    })
+    Ok(verdicts)
+}
+
+/// What a cancel does to a job itself.
+fn judge(target: &Target, held: Option<&Held>) -> CancelVerdict {
+    let Some(held) = held else { return CancelVerdict::Unknown };
+    match held.status() {
+        status if is_stale(target, held) => CancelVerdict::Stale(status),
+        status if status.is_terminal() => CancelVerdict::AlreadyEnded(status),
+        JobStatus::Running => CancelVerdict::Requested { dependents: Vec::new() },
+        _ => CancelVerdict::Canceled { dependents: Vec::new() },
+    }
 }

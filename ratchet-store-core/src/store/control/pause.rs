@@ -76,7 +76,7 @@ async fn pause_one(session: &mut Session<'_>, held: &Held, now: Timestamp) -> St
         }
         Place::Schedule { .. } => set_schedule_paused(session, held, true).await?,
         Place::Ended(_) => {
-            if let Some(holder) = reserve_keys(session, &[held.id], now).await? {
+            if let Some(holder) = reserve_keys(session, &[held.id], now).await?.remove(&held.id) {
                 return Ok(PauseVerdict::KeyTaken { holder });
             }
             let revive = session.sql().revive.bind().arg("paused", true).arg("job_ids", vec![id]);

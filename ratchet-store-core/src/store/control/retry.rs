@@ -1,12 +1,12 @@
 //! Reviving dead letters, and with them what their failure had cancelled.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
 use ratchet_api::store::{JobRetryStore, RetryVerdict, Target};
 use ratchet_api::{BatchId, EdgeState, JobId, JobStatus, StoreError, StoreErrorKind, StoreResult, Timestamp};
 
-use super::{again, hold_targets, is_stale};
+use super::{hold_targets, is_stale};
 use crate::store::SqlStore;
 use crate::store::batch::{hold_batches, update_batches};
 use crate::store::follow::edges_from;
@@ -26,49 +26,124 @@ impl JobRetryStore for SqlStore {
 }
 
 async fn retry_all(session: &mut Session<'_>, targets: &[Target]) -> StoreResult<Vec<RetryVerdict>> {
-    hold_targets(session, targets).await?;
-    let now = present(session).await?;
     let mut verdicts = Vec::with_capacity(targets.len());
-    for target in targets {
-        verdicts.push(match again(session, target.id).await? {
-            None => RetryVerdict::Unknown,
-            Some(held) if is_stale(target, &held) => RetryVerdict::Stale(held.status()),
-            Some(held) if held.status() != JobStatus::Failed => RetryVerdict::NotFailed(held.status()),
-            Some(held) => retry_one(session, held, now).await?,
+    let mut held = hold_targets(session, targets).await?;
+    let now = present(session).await?;
+    let refusers = refusers(session, &held).await?;
+    while let Some(rest) = targets.get(verdicts.len()..).filter(|rest| !rest.is_empty()) {
+        if !verdicts.is_empty() {
+            // An earlier one may have brought others back.
+            held = hold_targets(session, rest).await?;
+        }
+        let run = &rest[..independent(rest, &refusers)];
+        verdicts.extend(match run {
+            [only] if refusers.contains(&only.id) => vec![retry_one(session, only, &held, now).await?],
+            run => retry_run(session, run, &held, now).await?,
         });
     }
     Ok(verdicts)
 }
 
+/// The dead letters among these that refused something.
+async fn refusers(session: &mut Session<'_>, held: &HashMap<JobId, Held>) -> StoreResult<HashSet<JobId>> {
+    let dead = held.values().filter(|held| held.status() == JobStatus::Failed).map(|held| &held.id);
+    let dead = ids_of(dead);
+    if dead.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let edges = edges_from(session, &dead).await?;
+    let refused = edges.iter().filter(|edge| edge.state == EdgeState::Refused);
+    Ok(refused.map(|edge| edge.parent).collect())
+}
+
+/// How many of the first targets can be retried at once: none of them changes what another one meets.
+fn independent(targets: &[Target], refusers: &HashSet<JobId>) -> usize {
+    let mut met = HashSet::new();
+    let dependent = |target: &Target| !met.insert(target.id) || refusers.contains(&target.id);
+    targets.iter().position(dependent).map_or(targets.len(), |place| place.max(1))
+}
+
+/// What a retry does to a job, unless someone has its key.
+fn judge(target: &Target, held: Option<&Held>) -> RetryVerdict {
+    let Some(held) = held else { return RetryVerdict::Unknown };
+    match held.status() {
+        status if is_stale(target, held) => RetryVerdict::Stale(status),
+        JobStatus::Failed => RetryVerdict::Retried { revived: Vec::new() },
+        status => RetryVerdict::NotFailed(status),
+    }
+}
+
+/// Retries dead letters that nothing comes back with.
+async fn retry_run(
+    session: &mut Session<'_>,
+    run: &[Target],
+    held: &HashMap<JobId, Held>,
+    now: Timestamp,
+) -> StoreResult<Vec<RetryVerdict>> {
+    let mut verdicts: Vec<RetryVerdict> =
+        run.iter().map(|target| judge(target, held.get(&target.id))).collect();
+    let retried = |verdict: &RetryVerdict| matches!(verdict, RetryVerdict::Retried { .. });
+    let dead = run.iter().zip(&verdicts).filter(|(_, verdict)| retried(verdict));
+    let dead: Vec<JobId> = dead.map(|(target, _)| target.id).collect();
+    let taken = reserve_keys(session, &dead, now).await?;
+    for (target, verdict) in run.iter().zip(&mut verdicts) {
+        if let Some(holder) = taken.get(&target.id) {
+            *verdict = RetryVerdict::KeyTaken { holder: *holder };
+        }
+    }
+    let free = dead.iter().filter(|id| !taken.contains_key(id));
+    let free: Vec<Held> = free.filter_map(|id| held.get(id)).cloned().collect();
+    bring_back(session, &free, &ids_of(free.iter().map(|held| &held.id)), now).await?;
+    Ok(verdicts)
+}
+
+/// Retries a dead letter with what its failure had cancelled.
 async fn retry_one(
     session: &mut Session<'_>,
-    dead_letter: Held,
+    target: &Target,
+    held: &HashMap<JobId, Held>,
     now: Timestamp,
 ) -> StoreResult<RetryVerdict> {
-    let id = dead_letter.id;
-    let Reopened { edges, revived } = refused_because_of(session, id).await?;
-    let dependents: Vec<JobId> = revived.iter().map(|held| held.id).collect();
+    let verdict = judge(target, held.get(&target.id));
+    let (Some(dead_letter), RetryVerdict::Retried { .. }) = (held.get(&target.id), &verdict) else {
+        return Ok(verdict);
+    };
+    let Reopened { edges, revived } = refused_because_of(session, dead_letter.id).await?;
+    let dependents = ids_of(revived.iter().map(|held| &held.id));
     let mut all = revived;
-    all.push(dead_letter);
-    let ids: Vec<JobId> = all.iter().map(|held| held.id).collect();
+    all.push(dead_letter.clone());
 
     session.raw("SAVEPOINT retry").await?;
-    if let Some(holder) = reserve_keys(session, &ids, now).await? {
+    let taken = reserve_keys(session, &ids_of(all.iter().map(|held| &held.id)), now).await?;
+    let by_nearness = std::iter::once(&dead_letter.id).chain(&dependents);
+    if let Some(&holder) = by_nearness.filter_map(|id| taken.get(id)).next() {
         session.raw("ROLLBACK TO SAVEPOINT retry").await?;
         return Ok(RetryVerdict::KeyTaken { holder });
     }
     session.raw("RELEASE SAVEPOINT retry").await?;
-    let revive = session.sql().revive.bind().arg("paused", false).arg("job_ids", ids_of(&ids));
-    revive.arg("now", now).run(session).await?;
-    let start_over = session.sql().start_over.bind().arg("job_id", id);
-    start_over.arg("now", now).run(session).await?;
-    if !edges.is_empty() {
-        let reopen =
-            session.sql().reopen_edges.bind().arg("parents", ids_of(edges.iter().map(|(parent, _)| parent)));
-        reopen.arg("children", ids_of(edges.iter().map(|(_, child)| child))).run(session).await?;
-    }
-    uncount(session, &all).await?;
+    bring_back(session, &all, &[dead_letter.id], now).await?;
+    let reopen =
+        session.sql().reopen_edges.bind().arg("parents", ids_of(edges.iter().map(|(parent, _)| parent)));
+    reopen.arg("children", ids_of(edges.iter().map(|(_, child)| child))).run(session).await?;
     Ok(RetryVerdict::Retried { revived: dependents })
+}
+
+/// Puts ended jobs back into the queue; those that were retried themselves begin anew.
+async fn bring_back(
+    session: &mut Session<'_>,
+    jobs: &[Held],
+    retried: &[JobId],
+    now: Timestamp,
+) -> StoreResult<()> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let ids = ids_of(jobs.iter().map(|held| &held.id));
+    let revive = session.sql().revive.bind().arg("paused", false).arg("job_ids", ids);
+    revive.arg("now", now).run(session).await?;
+    let start_over = session.sql().start_over.bind().arg("job_ids", ids_of(retried));
+    start_over.arg("now", now).run(session).await?;
+    uncount(session, jobs).await
 }
 
 /// What opens again with a dead letter.
@@ -108,30 +183,34 @@ async fn refused_because_of(session: &mut Session<'_>, id: JobId) -> StoreResult
     Ok(reopened)
 }
 
-/// Reserves the business keys of ended jobs again. Answers a live holder of one of them, if there is one; then some
-/// of the keys may be reserved, and the caller goes back.
+/// Reserves the business keys of ended jobs again. Answers those that did not get theirs, each with the live job that
+/// has it.
 pub(super) async fn reserve_keys(
     session: &mut Session<'_>,
     jobs: &[JobId],
     now: Timestamp,
-) -> StoreResult<Option<JobId>> {
-    let mut open = jobs.to_vec();
+) -> StoreResult<HashMap<JobId, JobId>> {
+    let (mut open, mut taken) = (jobs.to_vec(), HashMap::new());
     // A key may be freed between losing it and looking who holds it; not for ever.
     for _ in 0..ATTEMPTS {
-        let reserve = session.sql().reserve_keys.bind().arg("now", now);
-        let taken = reserve.arg("job_ids", ids_of(&open)).rows(session).await?;
-        open.clear();
-        for row in &taken {
-            let (cells, op) = (Cells(row), session.op());
-            let key: String = cells.must(op, "business_key")?;
-            let find = session.sql().find_by_business_key.bind().arg("business_key", key.as_str());
-            if let Some(holder) = find.rows(session).await?.first() {
-                return Cells(holder).must(op, "job_id").map(Some);
-            }
-            open.push(cells.must(op, "job_id")?);
-        }
         if open.is_empty() {
-            return Ok(None);
+            return Ok(taken);
+        }
+        let reserve = session.sql().reserve_keys.bind().arg("now", now);
+        let lost = reserve.arg("job_ids", ids_of(&open)).rows(session).await?;
+        open.clear();
+        let mut holders: HashMap<String, Option<JobId>> = HashMap::new();
+        for row in &lost {
+            let (cells, op) = (Cells(row), session.op());
+            let (id, key): (JobId, String) = (cells.must(op, "job_id")?, cells.must(op, "business_key")?);
+            let holder = match holders.get(&key) {
+                Some(known) => *known,
+                None => *holders.entry(key.clone()).or_insert(holder(session, &key).await?),
+            };
+            match holder {
+                Some(holder) => drop(taken.insert(id, holder)),
+                None => open.push(id),
+            }
         }
     }
     Err(StoreError::new(
@@ -139,6 +218,12 @@ pub(super) async fn reserve_keys(
         session.op(),
         "keys change hands faster than they can be taken",
     ))
+}
+
+async fn holder(session: &mut Session<'_>, key: &str) -> StoreResult<Option<JobId>> {
+    let rows = session.sql().find_by_business_key.bind().arg("business_key", key).rows(session).await?;
+    let op = session.op();
+    rows.first().map(|row| Cells(row).must(op, "job_id")).transpose()
 }
 
 /// Takes revived children off the failed ones of their batches. A batch that was completed stays so.
