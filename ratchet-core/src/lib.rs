@@ -42,5 +42,6 @@ pub use ratchet_api::{
 pub use ratchet_macros::{JobError, job, jobs};
 pub use registry::{Arguments, BodyFuture, BodyResult, Method, RegisteredTwice, Registry};
 pub use scheduler::{
-    Client, Enqueue, JobFunction, JobTarget, Ratchet, Scheduler, SchedulerBuilder, StartError, Stepper,
+    Bulk, Client, Enqueue, IntoEnqueue, JobFunction, JobTarget, KeyTaken, Ratchet, Scheduler,
+    SchedulerBuilder, StartError, Steered, Stepper,
 };

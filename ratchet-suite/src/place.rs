@@ -53,7 +53,7 @@ pub fn postgres() -> BoxFuture<'static, Box<dyn Place>> {
     Box::pin(async {
         let namespace =
             Namespace::schema(format!("suite_{:032x}", rand::random::<u128>())).expect("a plain name");
-        let migrator = PostgresStore::migrator(&url(), namespace.clone()).expect("the URL is right");
+        let migrator = PostgresStore::migrator(&postgres_url(), namespace.clone()).expect("the URL is right");
         migrator.migrate(|_| {}).await.expect("the tables are made");
         Box::new(Schema(namespace)) as Box<dyn Place>
     })
@@ -61,7 +61,8 @@ pub fn postgres() -> BoxFuture<'static, Box<dyn Place>> {
 
 struct Schema(Namespace);
 
-fn url() -> String {
+/// Where the PostgreSQL of the tests is.
+pub fn postgres_url() -> String {
     const URL: &str = "RATCHET_TEST_POSTGRES_URL";
     std::env::var(URL).unwrap_or_else(|_| {
         panic!("{URL} is not set; run `cargo xtask servers up postgres` and `eval \"$(cargo xtask servers env)\"`")
@@ -74,12 +75,12 @@ impl Place for Schema {
         let mut options = PostgresOptions::default();
         options.namespace = self.0.clone();
         options.connections = 4;
-        Arc::new(PostgresStore::connect(&url(), options).await.expect("the store opens"))
+        Arc::new(PostgresStore::connect(&postgres_url(), options).await.expect("the store opens"))
     }
 
     async fn remove(&self) {
         let drop = Statement::compile("DROP SCHEMA ratchet CASCADE", Dialect::Postgres, &self.0);
-        let mut connection = PgConnection::connect(&url()).await.expect("the server answers");
+        let mut connection = PgConnection::connect(&postgres_url()).await.expect("the server answers");
         let drop = drop.expect("the text is right").sql();
         sqlx::raw_sql(drop).execute(&mut connection).await.expect("the schema goes");
     }

@@ -84,34 +84,14 @@ impl Client {
         Enqueue::new(self.clone(), &call.into())
     }
 
-    /// Submits many jobs, all by one call to the store; an answer for each, in order.
-    pub async fn enqueue_many<R>(
-        &self,
-        calls: impl IntoIterator<Item = Call<R>>,
-    ) -> Result<Vec<Result<JobHandle<R>, SubmitError>>, SubmitError> {
-        let described = calls.into_iter().map(|call| {
-            let submission = Submission::single(self.describe(&call)?);
-            self.check(&submission)?;
-            Ok::<_, SubmitError>(submission)
-        });
-        let described: Vec<Result<Submission, SubmitError>> = described.collect();
-        let good: Vec<Submission> = described.iter().filter_map(|one| one.as_ref().ok()).cloned().collect();
-        let mut inserted = self.0.parts.store.insert(&good).await?.into_iter();
-        self.wake(Wakeup::of(&good));
-        let answer = |described: Result<Submission, SubmitError>| {
-            let submission = described?;
-            self.handle(&submission, inserted.next().unwrap_or(Inserted::New))
-        };
-        Ok(described.into_iter().map(answer).collect())
+    /// Describes a job that takes the place of one that has not started, which is cancelled: for debouncing.
+    pub fn replace<R>(&self, old: JobId, call: impl Into<Call<R>>) -> Enqueue<R> {
+        self.enqueue(call).replacing(old)
     }
 
     /// Where the jobs are.
     pub fn store(&self) -> &dyn JobStore {
         &*self.0.parts.store
-    }
-
-    pub(crate) fn shared_store(&self) -> Arc<dyn JobStore> {
-        Arc::clone(&self.0.parts.store)
     }
 
     /// A handle of a job that was submitted before.
@@ -147,14 +127,19 @@ impl Client {
     pub(crate) async fn insert(&self, submission: Submission) -> Result<Inserted, SubmitError> {
         self.check(&submission)?;
         let wakeup = Wakeup::of([&submission]);
+        let replaced = match submission.supersedes {
+            Some(old) => self.0.parts.store.find(&[old]).await?.pop().flatten(),
+            None => None,
+        };
         let inserted = self.0.inserts.send(submission).await?;
         if inserted == Inserted::New {
             self.wake(wakeup);
+            self.tell_cancel(replaced, &CancelVerdict::Canceled { dependents: Vec::new() });
         }
         Ok(inserted)
     }
 
-    fn wake(&self, wakeup: Wakeup) {
+    pub(super) fn wake(&self, wakeup: Wakeup) {
         if let Some(priority) = wakeup.now {
             self.ring(priority);
         }
@@ -202,24 +187,34 @@ impl Client {
     /// # Errors
     /// If the store fails.
     pub async fn cancel(&self, id: JobId, reason: &str) -> Result<bool, ControlError> {
-        let reason = Sanitized::new(&*self.0.parts.sanitizer, &JobFailure::new("", reason));
         let before = self.find(id).await?;
-        let verdicts = self.0.parts.store.cancel(&[Target::from(id)], &reason).await?;
-        let (done, running) = match verdicts.first() {
-            Some(CancelVerdict::Canceled { .. }) => (true, false),
-            Some(CancelVerdict::Requested { .. }) => (true, true),
-            _ => (false, false),
-        };
-        if running {
-            (self.0.parts.stop)(id);
-            self.tell(before, |_| JobEventKind::Cancelling);
-        } else if done {
-            self.tell(before, |job| JobEventKind::Cancelled {
-                previous_status: job.status,
-                execution_time: None,
-            });
+        let verdicts = self.0.parts.store.cancel(&[Target::from(id)], &self.reason(reason)).await?;
+        let Some(verdict) = verdicts.first() else { return Ok(false) };
+        self.tell_cancel(before, verdict);
+        Ok(matches!(verdict, CancelVerdict::Canceled { .. } | CancelVerdict::Requested { .. }))
+    }
+
+    /// Stops the body of a job that was cancelled while it ran here, and tells listeners.
+    pub(super) fn tell_cancel(&self, before: Option<Job>, verdict: &CancelVerdict) {
+        match verdict {
+            CancelVerdict::Requested { .. } => {
+                if let Some(job) = &before {
+                    (self.0.parts.stop)(job.spec.id);
+                }
+                self.tell(before, |_| JobEventKind::Cancelling);
+            }
+            CancelVerdict::Canceled { .. } => {
+                let ended =
+                    |job: &Job| JobEventKind::Cancelled { previous_status: job.status, execution_time: None };
+                self.tell(before, ended);
+            }
+            CancelVerdict::AlreadyEnded(_) | CancelVerdict::Stale(_) | CancelVerdict::Unknown => {}
         }
-        Ok(done)
+    }
+
+    /// Why a job is called off, without secrets.
+    pub(super) fn reason(&self, text: &str) -> Sanitized {
+        Sanitized::new(&*self.0.parts.sanitizer, &JobFailure::new("", text))
     }
 
     /// Sets a job aside that has not started, or has failed. `true` also if it was set aside before.
@@ -283,7 +278,7 @@ impl Client {
 
 /// Who should look, and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Wakeup {
+pub(super) struct Wakeup {
     /// The highest priority among jobs that are due now, or critical.
     now: Option<JobPriority>,
     /// When the first of the others is due.
@@ -291,7 +286,7 @@ struct Wakeup {
 }
 
 impl Wakeup {
-    fn of<'a>(submissions: impl IntoIterator<Item = &'a Submission>) -> Self {
+    pub(super) fn of<'a>(submissions: impl IntoIterator<Item = &'a Submission>) -> Self {
         let mut wakeup = Self::default();
         for job in submissions.into_iter().flat_map(|submission| &submission.jobs) {
             let delay = match job.due {

@@ -184,16 +184,27 @@ impl<R> Enqueue<R> {
         client.handle(&submission, inserted)
     }
 
-    /// Stores the job inside a transaction of yours: it exists once you commit, and never if you do not.
+    /// Stores the job inside a transaction of yours: it exists once you commit, and never if you do not. After the
+    /// commit, [`wake_up`](Client::wake_up) has it run without waiting for the next poll.
     ///
     /// # Errors
     /// See [`SubmitError`].
     pub async fn submit_in<M>(self, tx: &mut impl Enlist<M>) -> Result<JobHandle<R>, SubmitError> {
         let client = self.client.clone();
         let submission = self.submission()?;
-        let inserted = tx.insert_in(&*client.shared_store(), std::slice::from_ref(&submission)).await?;
+        client.check(&submission)?;
+        let inserted = tx.insert_in(client.store(), std::slice::from_ref(&submission)).await?;
         let inserted = inserted.into_iter().next().unwrap_or(Inserted::New);
         client.handle(&submission, inserted)
+    }
+
+    /// Describes it as one of many, which are stored at once.
+    pub(super) fn one_of_many(self) -> Result<Submission, SubmitError> {
+        if self.within.is_some() {
+            let advice = "it is stored with the outcome of a body: submit it by itself";
+            return Err(SubmitError::Argument(advice.to_owned()));
+        }
+        self.submission()
     }
 
     fn submission(self) -> Result<Submission, SubmitError> {

@@ -1,13 +1,17 @@
 //! A node: started, used, stopped.
 
 mod builder;
+mod bulk;
 pub(crate) mod client;
 mod enqueue;
+mod many;
 mod stepper;
 
 pub use builder::{JobFunction, JobTarget, SchedulerBuilder, StartError};
+pub use bulk::{Bulk, KeyTaken, Steered};
 pub use client::Client;
 pub use enqueue::Enqueue;
+pub use many::IntoEnqueue;
 pub use stepper::Stepper;
 
 use std::fmt;

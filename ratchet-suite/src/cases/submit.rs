@@ -17,6 +17,8 @@ crate::cases! {
     everything_that_is_said_about_a_job_is_stored;
     a_delayed_job_waits_and_then_runs_without_a_poll;
     a_replaced_job_never_runs;
+    a_job_that_has_started_is_not_replaced;
+    a_job_that_expires_while_it_waits_is_cancelled;
     an_expired_job_is_cancelled_instead_of_run;
     many_jobs_are_submitted_and_all_run;
     a_mistake_in_the_description_is_told_by_the_submission;
@@ -121,12 +123,44 @@ async fn a_replaced_job_never_runs(fx: Fixture) {
     let calls = Arc::clone(&counter.calls);
     let node = fx.node(|builder| builder.bean(counter)).await;
     let later = Duration::from_secs(3_600);
-    let old = node.enqueue(Counter::job().add(100)).delay(later).submit().await.expect("stored");
-    let new = node.enqueue(Counter::job().add(1)).replacing(old.id()).submit().await.expect("stored");
-    new.result().await.expect("it succeeds");
-    let old = old.job().await.expect("read").expect("there");
-    assert_eq!((old.status, old.superseded_by), (JobStatus::Canceled, Some(new.id())));
+    let old = node.enqueue(Counter::job().add(100)).delay(later).business_key("order-7");
+    let old = old.submit().await.expect("stored");
+    // Each takes the place and the key of the one before.
+    let newer = node.replace(old.id(), Counter::job().add(10)).delay(later).business_key("order-7");
+    let newer = newer.submit().await.expect("stored");
+    node.pause(newer.id()).await.expect("answered");
+    let newest = node.replace(newer.id(), Counter::job().add(1)).business_key("order-7");
+    let newest = newest.submit().await.expect("stored");
+    newest.result().await.expect("it succeeds");
+    for (replaced, by) in [(&old, &newer), (&newer, &newest)] {
+        let job = replaced.job().await.expect("read").expect("there");
+        assert_eq!((job.status, job.superseded_by), (JobStatus::Canceled, Some(by.id())));
+    }
     assert_eq!(calls.load(Ordering::SeqCst), 1);
+    node.told_times(2, |kind| matches!(kind, JobEventKind::Cancelled { .. })).await;
+    assert!(node.kinds_of(old.id())[0].contains("previous_status: Pending"), "listeners are told");
+    node.stop().await;
+}
+
+async fn a_job_that_has_started_is_not_replaced(fx: Fixture) {
+    let node = fx.node(|builder| builder.bean(Counter::default())).await;
+    let old = node.enqueue(Counter::job().add(1)).submit().await.expect("stored");
+    old.result().await.expect("it succeeds");
+    let refused = node.replace(old.id(), Counter::job().add(1)).submit().await.expect_err("it is too late");
+    assert!(matches!(refused, SubmitError::Refused(_)), "{refused}");
+    let read = old.job().await.expect("read").expect("there");
+    assert_eq!((read.status, read.superseded_by), (JobStatus::Succeeded, None));
+    node.stop().await;
+}
+
+async fn a_job_that_expires_while_it_waits_is_cancelled(fx: Fixture) {
+    let node = fx.node(|builder| builder.bean(Counter::default())).await;
+    let now = node.store().database_time().await.expect("answered");
+    let job = node.enqueue(Counter::job().add(1)).delay(Duration::from_millis(50));
+    let job = job.expires_at(now + Duration::from_millis(20)).submit().await.expect("stored");
+    let ended = job.ended().await.expect("it ends");
+    assert_eq!((ended.status, ended.attempts), (JobStatus::Canceled, 0));
+    assert!(ended.ending.is_some_and(|ending| ending.started_at.is_none()), "no body ran");
     node.stop().await;
 }
 
