@@ -28,8 +28,8 @@ pub struct ExecutionOptions {
 pub struct QueueOptions {
     /// Jobs of this queue that run on this node at the same time. Default 50, one full claim.
     pub slots: u32,
-    /// Jobs of this queue that this node starts per minute. Default none. For a limit across the cluster use a
-    /// resource.
+    /// The most jobs of this queue that this node starts in any minute, spread evenly over it. Default none. For a
+    /// limit across the cluster use a resource.
     pub rate_limit_per_minute: Option<u32>,
 }
 

@@ -24,8 +24,9 @@ pub struct PollingOptions {
     pub deep_idle_delay: Duration,
     /// Time without any job after which deep idle begins. Default 5 min.
     pub deep_idle_after: Duration,
-    /// Share of the free slots that is claimed beyond them, so that a worker finds its next job already
-    /// here. Default 0.0: a job that waits on this node cannot start on another.
+    /// Jobs that may be claimed beyond the slots of their queue, as a share of these, rounded up: they wait here, so
+    /// that a slot finds its next job at once. Default 0.0: a job that waits on this node cannot start on another.
+    /// A queue with a rate limit has none.
     pub claim_headroom_factor: f64,
     /// Pause after a poll that failed. Default 5 s.
     pub error_delay: Duration,

@@ -1,13 +1,16 @@
 //! Taking claims over and running them.
 
+mod pace;
 pub(crate) mod slots;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ratchet_api::{HandBackReason, JobClaim};
 use tokio_util::task::TaskTracker;
 
-use crate::engine::{Engine, insist};
+use self::slots::Place;
+use crate::engine::{Engine, Running, insist};
 use crate::outcome::{Conclusion, bare};
 use crate::task::Attempt;
 
@@ -22,32 +25,22 @@ impl Coordinator {
         Self { engine, attempts: TaskTracker::new() }
     }
 
-    /// Begins an attempt at each. A claim for which there is no slot after all goes back untouched.
+    /// Begins an attempt at each. A claim for which there is no place after all goes back untouched.
     pub(crate) async fn accept(&self, claims: Vec<JobClaim>) {
-        let mut unwanted = Vec::new();
         for claim in claims {
             match self.engine.slots.take(&claim.queue).filter(|_| self.engine.drain.takes_work()) {
-                Some(slot) => {
-                    let queue = claim.queue.clone();
-                    // From now on, not from when it is first polled: whoever reconciles must see it.
-                    let running = self.engine.begin(claim.id);
-                    let attempt = Attempt { engine: Arc::clone(&self.engine), claim, slot, running };
-                    let attempt = self.attempts.track_future(attempt.run());
-                    self.engine.plugs.executor.spawn(&queue, Box::pin(attempt));
-                }
-                None => unwanted.push(claim),
+                Some(place) => self.begin(claim, place),
+                None => hand_back(&self.engine, &claim).await,
             }
         }
-        self.hand_back(unwanted).await;
     }
 
-    async fn hand_back(&self, claims: Vec<JobClaim>) {
-        for claim in claims {
-            let released =
-                Conclusion::HandBack { delay: std::time::Duration::ZERO, reason: HandBackReason::Released };
-            let outcome = bare(&claim, &released, None);
-            insist(&self.engine, "hand_back", || self.engine.commits.send(outcome.clone())).await;
-        }
+    fn begin(&self, claim: JobClaim, place: Place) {
+        let (engine, queue) = (Arc::clone(&self.engine), claim.queue.clone());
+        // From now on, not from when it is first polled: whoever reconciles must see it.
+        let running = engine.begin(claim.id);
+        let attempt = self.attempts.track_future(attempt(engine, claim, place, running));
+        self.engine.plugs.executor.spawn(&queue, Box::pin(attempt));
     }
 
     /// Completes when no attempt is under way. Nothing may be accepted any more.
@@ -55,4 +48,20 @@ impl Coordinator {
         self.attempts.close();
         self.attempts.wait().await;
     }
+}
+
+/// Runs a job as soon as it has a slot. One that still waits for it when the node drains goes back untouched.
+async fn attempt(engine: Arc<Engine>, claim: JobClaim, place: Place, running: Running) {
+    let slot = tokio::select! {
+        biased;
+        slot = place.slot() => slot,
+        () = engine.drain.begun() => return hand_back(&engine, &claim).await,
+    };
+    Attempt { engine, claim, slot, running }.run().await;
+}
+
+async fn hand_back(engine: &Engine, claim: &JobClaim) {
+    let released = Conclusion::HandBack { delay: Duration::ZERO, reason: HandBackReason::Released };
+    let outcome = bare(claim, &released, None);
+    insist(engine, "hand_back", || engine.commits.send(outcome.clone())).await;
 }

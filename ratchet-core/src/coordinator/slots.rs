@@ -1,10 +1,14 @@
 //! How many jobs of each queue run here at once.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ratchet_api::options::QueueOptions;
 use ratchet_api::{QueueLimit, QueueName};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep_until};
+
+use super::pace::Pace;
 
 /// The slots of every queue that this node serves.
 #[derive(Clone)]
@@ -17,44 +21,87 @@ struct Inner {
 
 struct Queue {
     slots: u32,
+    /// For jobs that run.
     free: Arc<Semaphore>,
+    /// For jobs that were claimed: they run, or wait here until they can.
+    places: Arc<Semaphore>,
+    pace: Option<Mutex<Pace>>,
+}
+
+/// The place of a claimed job, which may have to wait for its slot.
+#[derive(Debug)]
+pub(crate) struct Place {
+    permit: Option<OwnedSemaphorePermit>,
+    slots: Arc<Semaphore>,
+    freed: Arc<Notify>,
 }
 
 /// One taken slot. It is free again when this goes, whatever became of the job.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    // Dropped first, so that whoever is told finds the slot free.
-    permit: Option<OwnedSemaphorePermit>,
-    freed: Arc<Notify>,
+    // Before the place, so that nobody claims for a slot that is still taken.
+    _permit: Option<OwnedSemaphorePermit>,
+    _place: Place,
 }
 
 impl Slots {
-    pub(crate) fn new(queues: impl IntoIterator<Item = (QueueName, u32)>) -> Self {
-        let queue = |(name, slots)| (name, Queue { slots, free: Arc::new(Semaphore::new(slots as usize)) });
-        Self(Arc::new(Inner { queues: queues.into_iter().map(queue).collect(), freed: Arc::default() }))
+    /// The slots of these queues. Of each, `headroom` times as many jobs may be claimed beyond them.
+    pub(crate) fn new(queues: impl IntoIterator<Item = (QueueName, QueueOptions)>, headroom: f64) -> Self {
+        let now = Instant::now();
+        let queues = queues.into_iter().map(|(name, options)| (name, Queue::new(&options, headroom, now)));
+        Self(Arc::new(Inner { queues: queues.collect(), freed: Arc::default() }))
     }
 
-    /// How many of each queue could start now, with no more than `most` in all.
-    pub(crate) fn free(&self, most: usize) -> Vec<QueueLimit> {
+    /// Every queue.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = &QueueName> {
+        self.0.queues.keys()
+    }
+
+    /// How many of each queue may be claimed now, with no more than `most` in all. Queue number `first` is served
+    /// first: take turns, and none starves.
+    pub(crate) fn room(&self, most: usize, first: usize) -> Vec<QueueLimit> {
+        let (queues, now) = (&self.0.queues, Instant::now());
+        let in_turn = queues.iter().cycle().skip(first % queues.len().max(1)).take(queues.len());
         let mut left = most;
         let limit = |(name, queue): (&QueueName, &Queue)| {
-            let limit = queue.free.available_permits().min(left);
+            let limit = queue.room(now).min(left);
             left -= limit;
             (limit > 0).then(|| QueueLimit { queue: name.clone(), limit })
         };
-        self.0.queues.iter().filter_map(limit).collect()
+        in_turn.filter_map(limit).collect()
     }
 
-    /// Takes a slot of this queue, if there is a free one.
-    pub(crate) fn take(&self, queue: &QueueName) -> Option<Slot> {
-        let free = &self.0.queues.get(queue)?.free;
-        let permit = Arc::clone(free).try_acquire_owned().ok()?;
-        Some(Slot { permit: Some(permit), freed: Arc::clone(&self.0.freed) })
+    /// Whether a job of one of these queues may be claimed now.
+    pub(crate) fn has_room<'q>(&self, queues: impl IntoIterator<Item = &'q QueueName>) -> bool {
+        let now = Instant::now();
+        queues.into_iter().filter_map(|name| self.0.queues.get(name)).any(|queue| queue.room(now) > 0)
     }
 
-    /// Completes when a slot was freed since the last time.
-    pub(crate) async fn freed(&self) {
-        self.0.freed.notified().await;
+    /// Completes when there may be room in one of these queues that had none.
+    pub(crate) async fn opened<'q>(&self, queues: impl IntoIterator<Item = &'q QueueName>) {
+        let now = Instant::now();
+        let queues = queues.into_iter().filter_map(|name| self.0.queues.get(name));
+        let next = queues.filter_map(|queue| queue.next(now)).min();
+        let paced = async {
+            match next {
+                Some(next) => sleep_until(next).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.0.freed.notified() => {}
+            () = paced => {}
+        }
+    }
+
+    /// Takes the place of a claimed job, if there is one.
+    pub(crate) fn take(&self, queue: &QueueName) -> Option<Place> {
+        let Queue { free, places, pace, .. } = self.0.queues.get(queue)?;
+        let permit = Arc::clone(places).try_acquire_owned().ok()?;
+        if let Some(pace) = pace {
+            lock(pace).take(Instant::now());
+        }
+        Some(Place { permit: Some(permit), slots: Arc::clone(free), freed: Arc::clone(&self.0.freed) })
     }
 
     /// All slots.
@@ -77,54 +124,155 @@ impl Slots {
     }
 }
 
-impl Drop for Slot {
+impl Queue {
+    fn new(options: &QueueOptions, headroom: f64, now: Instant) -> Self {
+        let (slots, pace) = (options.slots as usize, options.rate_limit_per_minute);
+        // A job that waits here would start later than it was counted, perhaps together with many others.
+        let headroom = if pace.is_some() { 0.0 } else { headroom };
+        let waiting = (f64::from(options.slots) * headroom).ceil() as usize;
+        Self {
+            slots: options.slots,
+            free: Arc::new(Semaphore::new(slots)),
+            places: Arc::new(Semaphore::new(slots + waiting)),
+            pace: pace.map(|per_minute| Mutex::new(Pace::new(per_minute, now))),
+        }
+    }
+
+    /// How many may be claimed now.
+    fn room(&self, now: Instant) -> usize {
+        let paced = self.pace.as_ref().map_or(usize::MAX, |pace| lock(pace).available(now) as usize);
+        self.places.available_permits().min(paced)
+    }
+
+    /// When its pace allows the next one; nothing if there is no place for it anyway.
+    fn next(&self, now: Instant) -> Option<Instant> {
+        let pace = self.pace.as_ref().filter(|_| self.places.available_permits() > 0)?;
+        Some(lock(pace).next(now))
+    }
+}
+
+impl Place {
+    /// Waits for a slot; those who wait get theirs in turn.
+    pub(crate) async fn slot(self) -> Slot {
+        // Nobody closes the semaphore.
+        let permit = Arc::clone(&self.slots).acquire_owned().await.ok();
+        Slot { _permit: permit, _place: self }
+    }
+}
+
+impl Drop for Place {
     fn drop(&mut self) {
+        // First, so that whoever is told finds it free.
         drop(self.permit.take());
         self.freed.notify_one();
     }
 }
 
+fn lock(pace: &Mutex<Pace>) -> MutexGuard<'_, Pace> {
+    pace.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use futures::FutureExt as _;
+
     use super::*;
 
     fn queue(name: &str) -> QueueName {
         QueueName::new(name).unwrap()
     }
 
-    fn limits(slots: &Slots, most: usize) -> Vec<(String, usize)> {
-        slots.free(most).into_iter().map(|limit| (limit.queue.to_string(), limit.limit)).collect()
+    fn options(slots: u32, rate_limit_per_minute: Option<u32>) -> QueueOptions {
+        QueueOptions { slots, rate_limit_per_minute }
     }
 
-    #[test]
-    fn a_taken_slot_is_not_free_until_it_is_dropped() {
-        let slots = Slots::new([(queue("a"), 2), (queue("b"), 1)]);
-        let (one, other) = (slots.take(&queue("a")), slots.take(&queue("b")));
-        assert!(one.is_some() && other.is_some());
+    fn slots<const N: usize>(queues: [(&str, u32); N], headroom: f64) -> Slots {
+        Slots::new(queues.map(|(name, slots)| (queue(name), options(slots, None))), headroom)
+    }
+
+    fn room(slots: &Slots, most: usize, first: usize) -> Vec<(String, usize)> {
+        slots.room(most, first).into_iter().map(|limit| (limit.queue.to_string(), limit.limit)).collect()
+    }
+
+    fn limits<const N: usize>(limits: [(&str, usize); N]) -> Vec<(String, usize)> {
+        limits.map(|(name, limit)| (name.to_owned(), limit)).into()
+    }
+
+    async fn run(slots: &Slots, name: &str) -> Slot {
+        slots.take(&queue(name)).expect("there is a place").slot().await
+    }
+
+    // shows: S66
+    #[tokio::test]
+    async fn a_taken_slot_is_not_free_until_it_is_dropped() {
+        let slots = slots([("a", 2), ("b", 1)], 0.0);
+        let (_one, other) = (run(&slots, "a").await, run(&slots, "b").await);
         assert!(slots.take(&queue("b")).is_none());
         assert!(slots.take(&queue("nobody's")).is_none());
         assert_eq!((slots.taken(), slots.total()), (2, 3));
-        assert_eq!(limits(&slots, 100), [("a".to_owned(), 1)]);
+        assert_eq!(room(&slots, 100, 0), limits([("a", 1)]));
         drop(other);
-        assert_eq!(limits(&slots, 100), [("a".to_owned(), 1), ("b".to_owned(), 1)]);
+        assert_eq!(room(&slots, 100, 0), limits([("a", 1), ("b", 1)]));
         assert_eq!(slots.taken(), 1);
     }
 
     #[test]
-    fn no_more_is_asked_for_than_allowed() {
-        let slots = Slots::new([(queue("a"), 30), (queue("b"), 30)]);
-        assert_eq!(limits(&slots, 50), [("a".to_owned(), 30), ("b".to_owned(), 20)]);
-        assert_eq!(limits(&slots, 0), []);
+    fn no_more_is_asked_for_than_allowed_and_queues_take_turns() {
+        let slots = slots([("a", 30), ("b", 30)], 0.0);
+        assert_eq!(room(&slots, 50, 0), limits([("a", 30), ("b", 20)]));
+        assert_eq!(room(&slots, 50, 1), limits([("b", 30), ("a", 20)]));
+        assert_eq!(room(&slots, 50, 2), room(&slots, 50, 0));
+        assert_eq!(room(&slots, 0, 0), []);
+    }
+
+    #[tokio::test]
+    async fn headroom_is_for_jobs_that_wait_here_until_a_slot_is_free() {
+        let slots = slots([("a", 2)], 0.5);
+        assert_eq!(room(&slots, 100, 0), limits([("a", 3)]));
+        let (one, _two) = (run(&slots, "a").await, run(&slots, "a").await);
+        let mut third = Box::pin(slots.take(&queue("a")).expect("a place to wait").slot());
+        assert!(third.as_mut().now_or_never().is_none(), "both slots are taken");
+        assert!(slots.take(&queue("a")).is_none());
+        assert_eq!(slots.taken(), 2, "who waits does not run");
+        drop(one);
+        third.await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rate_limit_holds_claims_back_and_tells_when_the_next_may_start() {
+        let slots = Slots::new([(queue("a"), options(5, Some(60)))], 1.0);
+        let (names, begun) = ([queue("a")], Instant::now());
+        assert_eq!(room(&slots, 100, 0), limits([("a", 1)]));
+        let _running = run(&slots, "a").await;
+        assert!(!slots.has_room(&names));
+        slots.opened(&names).await;
+        assert_eq!(begun.elapsed(), Duration::from_secs(1));
+        assert!(slots.has_room(&names));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_paced_queue_without_a_place_waits_for_one() {
+        let slots = Slots::new([(queue("a"), options(1, Some(60)))], 0.0);
+        let running = run(&slots, "a").await;
+        let names = [queue("a")];
+        let mut opened = Box::pin(slots.opened(&names));
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert!(opened.as_mut().now_or_never().is_none());
+        drop(running);
+        opened.await;
+        assert!(slots.has_room(&names));
     }
 
     #[tokio::test]
     async fn whoever_waits_for_a_slot_is_told_when_one_is_free() {
-        let slots = Slots::new([(queue("a"), 1)]);
-        let taken = slots.take(&queue("a"));
+        let slots = slots([("a", 1)], 0.0);
+        let taken = run(&slots, "a").await;
         let waits = tokio::spawn({
             let slots = slots.clone();
             async move {
-                slots.freed().await;
+                slots.opened(&[queue("a")]).await;
                 slots.take(&queue("a")).is_some()
             }
         });

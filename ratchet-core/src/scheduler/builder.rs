@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ratchet_api::options::{OptionsError, RatchetOptions};
+use ratchet_api::options::{OptionsError, QueueOptions, RatchetOptions};
 use ratchet_api::spi::{
     BeanResolver, CallerPrincipalResolver, ClassPolicy, ClusterCoordinator, ErrorSanitizer, ExecutorProvider,
     HookError, JobEventListener, JobInvocationResolver, MetricsSink, NodeIdentityProvider, PollingStrategy,
@@ -333,9 +333,9 @@ impl SchedulerBuilder {
     }
 
     /// The queues that this node serves.
-    pub(super) fn queues(&self) -> Result<Vec<(QueueName, u32)>, InvalidName> {
+    pub(super) fn queues(&self) -> Result<Vec<(QueueName, QueueOptions)>, InvalidName> {
         let queues = &self.options.execution.queues;
-        queues.iter().map(|(name, queue)| Ok((QueueName::new(name.as_str())?, queue.slots))).collect()
+        queues.iter().map(|(name, queue)| Ok((QueueName::new(name.as_str())?, queue.clone()))).collect()
     }
 
     pub(super) fn beans(&mut self) -> Arc<dyn BeanResolver> {

@@ -200,7 +200,7 @@ fn node_info(builder: &SchedulerBuilder, owner: &Owner) -> NodeInfo {
 }
 
 fn engine(mut builder: SchedulerBuilder, owner: Owner) -> Result<Engine, StartError> {
-    let slots = Slots::new(builder.queues()?);
+    let slots = Slots::new(builder.queues()?, builder.options.polling.claim_headroom_factor);
     let plugs = Plugs {
         beans: builder.beans(),
         policy: builder.policy(),

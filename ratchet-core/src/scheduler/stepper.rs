@@ -15,13 +15,18 @@ use crate::task::Attempt;
 
 /// A node that works only when it is told to: nothing happens between two calls, and a call returns when everything
 /// that was due is done. For tests, and for processes that run what is due and then end. It is also a [`Client`].
+///
+/// It knows no rate limits, for it would have to sleep.
 pub struct Stepper {
     client: Client,
     engine: Arc<Engine>,
 }
 
 impl Stepper {
-    pub(super) async fn start(builder: SchedulerBuilder) -> Result<Self, StartError> {
+    pub(super) async fn start(mut builder: SchedulerBuilder) -> Result<Self, StartError> {
+        for queue in builder.options.execution.queues.values_mut() {
+            queue.rate_limit_per_minute = None;
+        }
         let owner = owner(&builder);
         let info = node_info(&builder, &owner);
         let engine = Arc::new(engine(builder, owner)?);
@@ -51,14 +56,17 @@ impl Stepper {
     async fn claim(&self) -> StoreResult<Vec<JobClaim>> {
         let engine = &self.engine;
         engine.store.beat(&Beat::new(engine.owner.clone(), engine.options.node.lease)).await?;
-        let free = engine.slots.free(engine.options.polling.batch_size as usize);
-        engine.store.claim(&ClaimRequest::of_queues(engine.owner.clone(), free)).await
+        let room = engine.slots.room(usize::MAX, 0);
+        engine.store.claim(&ClaimRequest::of_queues(engine.owner.clone(), room)).await
     }
 
     fn attempt(&self, claim: JobClaim) -> Option<impl Future<Output = ()> + use<>> {
-        let slot = self.engine.slots.take(&claim.queue)?;
-        let running = self.engine.begin(claim.id);
-        Some(Attempt { engine: Arc::clone(&self.engine), claim, slot, running }.run())
+        let (engine, place) = (Arc::clone(&self.engine), self.engine.slots.take(&claim.queue)?);
+        let running = engine.begin(claim.id);
+        Some(async move {
+            let slot = place.slot().await;
+            Attempt { engine, claim, slot, running }.run().await;
+        })
     }
 
     /// Leaves the cluster.
