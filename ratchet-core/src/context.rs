@@ -6,16 +6,19 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ratchet_api::{
-    Fence, Job, JobId, JobStatus, JobType, JsonText, LogLevel, NewLogLine, Owner, Progress, Submission,
+    Fence, Job, JobId, JobStatus, JobType, JsonText, LogLevel, NewLogLine, Owner, Progress, Sanitized,
+    Submission,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span};
 
 use crate::journal::Journal;
-use crate::{Call, Client, Enqueue};
+use crate::log::AttemptLog;
+use crate::{Call, Client, Enqueue, TraceContext};
 
 tokio::task_local! {
     static CURRENT: JobContext;
@@ -34,10 +37,13 @@ struct Inner {
     cancelled: CancellationToken,
     journal: Journal,
     client: Client,
+    trace: Option<TraceContext>,
+    /// Carries the job and the node to every line that is logged in it.
+    span: Span,
     params: OnceLock<BTreeMap<String, Value>>,
     cause: OnceLock<Option<JobCause>>,
     submissions: Mutex<Vec<Submission>>,
-    lines: Mutex<Vec<NewLogLine>>,
+    log: Mutex<AttemptLog>,
 }
 
 /// Why a callback runs: the job that ended, and how.
@@ -81,28 +87,35 @@ pub(crate) struct Opening {
     pub(crate) cancelled: CancellationToken,
     pub(crate) journal: Journal,
     pub(crate) client: Client,
+    /// The most bytes that are kept of its log.
+    pub(crate) log_bytes: usize,
 }
 
 impl JobContext {
+    /// Opens a context in the present span, which it takes along.
     pub(crate) fn open(opening: Opening) -> Self {
-        let Opening { job, node, attempt, timeout, cancelled, journal, client } = opening;
+        let Opening { job, node, attempt, timeout, cancelled, journal, client, log_bytes } = opening;
+        let trace = TraceContext::continued(job.spec.trace_context.as_deref());
         Self(Arc::new(Inner {
             fence: job.fence,
+            log: Mutex::new(AttemptLog::new(job.spec.id, job.fence, log_bytes)),
             job,
             node,
             attempt,
-            deadline: timeout.map(|timeout| Instant::now() + timeout),
+            deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             cancelled,
             journal,
             client,
+            trace,
+            span: Span::current(),
             params: OnceLock::new(),
             cause: OnceLock::new(),
             submissions: Mutex::default(),
-            lines: Mutex::default(),
         }))
     }
 
-    /// The context of the body that this code runs in.
+    /// The context of the body that this code runs in. A task that the body spawns is on its own, unless it is spawned
+    /// [in its scope](Self::scope).
     ///
     /// # Panics
     /// Outside of a body. [`try_current`](Self::try_current) does not.
@@ -115,14 +128,24 @@ impl JobContext {
         CURRENT.try_with(Clone::clone).ok()
     }
 
-    /// Runs a future as part of this body: [`current`](Self::current) finds it there.
-    pub(crate) async fn scope<F: Future>(&self, body: F) -> F::Output {
-        CURRENT.scope(self.clone(), body).await
+    /// Makes a future part of this body, wherever it runs: [`current`](Self::current) finds this context there, and what
+    /// it logs carries the job and the node.
+    ///
+    /// ```
+    /// use ratchet_core::{JobContext, JobFailure};
+    ///
+    /// async fn body(ctx: &JobContext) -> Result<(), JobFailure> {
+    ///     let part = tokio::spawn(ctx.scope(async { JobContext::current().info("on another task") }));
+    ///     Ok(part.await?)
+    /// }
+    /// ```
+    pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
+        CURRENT.scope(self.clone(), future).instrument(self.0.span.clone())
     }
 
-    /// Likewise for code that blocks.
-    pub(crate) fn scope_blocking<T>(&self, body: impl FnOnce() -> T) -> T {
-        CURRENT.sync_scope(self.clone(), body)
+    /// Likewise for code that blocks, on whatever thread this is called.
+    pub fn scope_blocking<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.0.span.in_scope(|| CURRENT.sync_scope(self.clone(), work))
     }
 
     /// The job.
@@ -143,6 +166,11 @@ impl JobContext {
     /// The node that runs it.
     pub fn node(&self) -> &Owner {
         &self.0.node
+    }
+
+    /// The distributed trace that this attempt continues, if the job was enqueued in one.
+    pub fn trace_context(&self) -> Option<&TraceContext> {
+        self.0.trace.as_ref()
     }
 
     /// A param, decoded; `None` if there is none or it is of another type.
@@ -198,12 +226,22 @@ impl JobContext {
         self.0.journal.report(self.job_id(), self.fence(), progress).await;
     }
 
-    /// Adds a line to the job's log, which is kept with the job and shown to its readers.
+    /// Adds a line to the job's log, which is kept with the job and shown to its readers, and emits it as an event of
+    /// `tracing` of the same level. Secrets are redacted.
     pub fn log(&self, level: LogLevel, message: impl AsRef<str>) {
         let message = self.0.journal.sanitized(message.as_ref());
-        tracing::info!(job = %self.job_id(), level = level.as_str(), "{message}");
-        let line = NewLogLine { job: self.job_id(), fence: self.fence(), level, message };
-        lock(&self.0.lines).push(line);
+        self.0.span.in_scope(|| emit(level, &message));
+        lock(&self.0.log).push(level, message);
+    }
+
+    /// A log line of level trace.
+    pub fn trace(&self, message: impl AsRef<str>) {
+        self.log(LogLevel::Trace, message);
+    }
+
+    /// A log line of level debug.
+    pub fn debug(&self, message: impl AsRef<str>) {
+        self.log(LogLevel::Debug, message);
     }
 
     /// A log line of level info.
@@ -242,7 +280,11 @@ impl JobContext {
     }
 
     pub(crate) fn take_lines(&self) -> Vec<NewLogLine> {
-        std::mem::take(&mut lock(&self.0.lines))
+        let (lines, dropped) = lock(&self.0.log).take();
+        if dropped > 0 {
+            tracing::warn!(dropped, "the job logs more than is kept");
+        }
+        lines
     }
 }
 
@@ -253,6 +295,16 @@ impl fmt::Debug for JobContext {
             .field("attempt", &self.attempt())
             .field("fence", &self.fence())
             .finish_non_exhaustive()
+    }
+}
+
+fn emit(level: LogLevel, message: &Sanitized) {
+    match level {
+        LogLevel::Trace => tracing::trace!("{message}"),
+        LogLevel::Debug => tracing::debug!("{message}"),
+        LogLevel::Info => tracing::info!("{message}"),
+        LogLevel::Warn => tracing::warn!("{message}"),
+        LogLevel::Error => tracing::error!("{message}"),
     }
 }
 

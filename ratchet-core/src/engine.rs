@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use ratchet_api::options::RatchetOptions;
 use ratchet_api::spi::{
     BeanResolver, CallerPrincipalResolver, ClassPolicy, ClusterCoordinator, ErrorSanitizer, ExecutorProvider,
-    JobInvocationResolver, MetricsSink, ResilienceStrategy, RetryPolicy,
+    JobInvocationResolver, MetricsSink, ResilienceStrategy, RetryPolicy, TraceParentResolver,
 };
 use ratchet_api::store::{JobStore, Loaded, Permit, PermitRequest};
 use ratchet_api::{
     ErrorRecord, EventHeader, Fence, Job, JobClaim, JobEvent, JobEventKind, JobFailure, JobId, Outcome,
-    Owner, Sanitized, StoreResult, TargetName, Timestamp, Verdict,
+    Owner, Sanitized, StoreResult, Timestamp, Verdict,
 };
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +24,7 @@ use crate::events::Events;
 use crate::journal::Journal;
 use crate::poller::alarm::Alarm;
 use crate::registry::Registry;
+use crate::task::UnknownTargets;
 
 /// The most items in one call to the store.
 const MOST: usize = 1_000;
@@ -42,6 +43,7 @@ pub(crate) struct Plugs {
     pub(crate) cluster: Arc<dyn ClusterCoordinator>,
     pub(crate) resolver: Arc<dyn JobInvocationResolver>,
     pub(crate) principal: Option<Arc<dyn CallerPrincipalResolver>>,
+    pub(crate) trace: Option<Arc<dyn TraceParentResolver>>,
     pub(crate) metrics: Arc<dyn MetricsSink>,
 }
 
@@ -67,8 +69,7 @@ pub(crate) struct Engine {
     pub(crate) abort: CancellationToken,
     client: OnceLock<Client>,
     running: Mutex<HashMap<JobId, CancellationToken>>,
-    /// How often each target was not known here.
-    unknown: Mutex<HashMap<TargetName, u32>>,
+    pub(crate) unknown: UnknownTargets,
 }
 
 impl Engine {
@@ -99,7 +100,7 @@ impl Engine {
             abort: CancellationToken::new(),
             client: OnceLock::new(),
             running: Mutex::default(),
-            unknown: Mutex::default(),
+            unknown: UnknownTargets::default(),
             store,
             owner,
             options,
@@ -155,12 +156,9 @@ impl Engine {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts one more time that a target was not known.
-    pub(crate) fn count_unknown(&self, target: &TargetName) -> u32 {
-        let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = unknown.entry(target.clone()).or_default();
-        *count = count.saturating_add(1);
-        *count
+    /// Forgets what was only kept to be quick or polite.
+    pub(crate) fn clear_caches(&self) {
+        self.unknown.clear();
     }
 
     /// Publishes an event about a job that this node runs.

@@ -21,11 +21,13 @@ mod events;
 mod failure;
 mod handle;
 mod journal;
+mod log;
 mod outcome;
 mod poller;
 mod registry;
 mod scheduler;
 mod task;
+mod trace;
 
 #[doc(hidden)]
 pub use failure::__private;
@@ -36,12 +38,14 @@ pub use drain::Readiness;
 pub use failure::{IntoFailure, JobError};
 pub use handle::{JobHandle, ResultError};
 pub use poller::{AdaptivePolling, PollingMode};
+pub use ratchet_api::options::BreakerProfile;
 pub use ratchet_api::{
     Backoff, InvalidName, JobFailure, JobId, JobPriority, JobStatus, RetryAdvice, Timestamp,
 };
 pub use ratchet_macros::{JobError, job, jobs};
-pub use registry::{Arguments, BodyFuture, BodyResult, Method, RegisteredTwice, Registry};
+pub use registry::{Arguments, BodyFuture, BodyResult, Method, RegisteredTwice, Registry, TwoProfiles};
 pub use scheduler::{
     Bulk, Client, Enqueue, IntoEnqueue, JobFunction, JobTarget, KeyTaken, Ratchet, Scheduler,
     SchedulerBuilder, StartError, Steered, Stepper,
 };
+pub use trace::{InvalidTraceParent, TraceContext, TraceParent};

@@ -9,6 +9,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use ratchet_api::options::BreakerProfile;
 use ratchet_api::spi::Bean;
 use ratchet_api::{InvalidName, JobFailure, JsonText, MethodName, TargetName};
 use serde::Serialize;
@@ -32,6 +33,7 @@ pub struct Method {
     pub(crate) defaults: JobDefaults,
     /// The service that its breaker protects.
     pub(crate) breaker: Option<Cow<'static, str>>,
+    profile: Option<BreakerProfile>,
     pub(crate) needs_bean: bool,
     pub(crate) body: Body,
 }
@@ -166,6 +168,7 @@ impl Method {
             aliases: Vec::new(),
             defaults: JobDefaults::default(),
             breaker: None,
+            profile: None,
             needs_bean,
             body,
         })
@@ -182,6 +185,14 @@ impl Method {
     #[must_use]
     pub fn breaker(mut self, service: impl Into<Cow<'static, str>>) -> Self {
         self.breaker = Some(service.into());
+        self
+    }
+
+    /// The settings that this breaker follows. They are the service's: every method that calls it says the same or
+    /// nothing.
+    #[must_use]
+    pub const fn breaker_profile(mut self, profile: BreakerProfile) -> Self {
+        self.profile = Some(profile);
         self
     }
 
@@ -253,6 +264,11 @@ pub struct Registry {
 #[error("registered more than once: {}; give each target and method one body", .0.join(", "))]
 pub struct RegisteredTwice(pub Vec<String>);
 
+/// A service whose breaker would have to follow two profiles.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the breaker of `{0}` is given two profiles; give every method that names this service the same one")]
+pub struct TwoProfiles(pub String);
+
 impl Registry {
     /// Adds a method. Names that are taken are told by [`check`](Self::check).
     pub fn add(&mut self, method: Method) {
@@ -276,6 +292,23 @@ impl Registry {
         }
     }
 
+    /// The profile of each service whose methods name one.
+    ///
+    /// # Errors
+    /// A service with two.
+    pub fn breaker_profiles(&self) -> Result<BTreeMap<&str, BreakerProfile>, TwoProfiles> {
+        let mut profiles = BTreeMap::new();
+        for method in self.methods.values() {
+            let (Some(service), Some(profile)) = (method.breaker.as_deref(), method.profile) else {
+                continue;
+            };
+            if profiles.insert(service, profile).is_some_and(|other| other != profile) {
+                return Err(TwoProfiles(service.to_owned()));
+            }
+        }
+        Ok(profiles)
+    }
+
     /// The method of this name.
     pub fn find(&self, target: &TargetName, method: &MethodName) -> Option<&Arc<Method>> {
         // The map is small and looked at once for each attempt; two clones of short names cost less than a lookup type.
@@ -288,5 +321,46 @@ impl Registry {
         targets.sort();
         targets.dedup();
         targets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn method(name: &str) -> Method {
+        Method::function("a.A", name, |_, ()| async { Ok::<_, JobFailure>(()) }).unwrap()
+    }
+
+    fn registry(methods: impl IntoIterator<Item = Method>) -> Registry {
+        let mut registry = Registry::default();
+        methods.into_iter().for_each(|method| registry.add(method));
+        registry
+    }
+
+    // shows: S79 S83
+    #[test]
+    fn a_method_is_made_once_and_found_by_exactly_its_names() {
+        let registry = registry([method("run").alias("old.A", "go").unwrap()]);
+        let find = |target: &str, name: &str| {
+            registry.find(&TargetName::new(target).unwrap(), &MethodName::new(name).unwrap())
+        };
+        let (found, again, old) = (find("a.A", "run"), find("a.A", "run"), find("old.A", "go"));
+        assert!(Arc::ptr_eq(found.unwrap(), again.unwrap()) && Arc::ptr_eq(found.unwrap(), old.unwrap()));
+        for (target, name) in [("a.A", "Run"), ("a.A", "go"), ("a", "run"), ("old.A", "run")] {
+            assert!(find(target, name).is_none(), "{target}.{name}");
+        }
+    }
+
+    // shows: S117
+    #[test]
+    fn a_service_has_one_profile_whichever_methods_name_it() {
+        let bank = |name| method(name).breaker("bank");
+        let fast = |name| bank(name).breaker_profile(BreakerProfile::Fast);
+        let agreed = registry([bank("a"), fast("b"), fast("c"), method("d").breaker("mail")]);
+        let profiles: Vec<_> = agreed.breaker_profiles().unwrap().into_iter().collect();
+        assert_eq!(profiles, [("bank", BreakerProfile::Fast)]);
+        let torn = registry([fast("a"), bank("b").breaker_profile(BreakerProfile::Critical)]);
+        assert_eq!(torn.breaker_profiles(), Err(TwoProfiles("bank".to_owned())));
     }
 }

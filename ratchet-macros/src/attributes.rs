@@ -8,9 +8,10 @@ use syn::{Error, Ident, LitInt, LitStr, Token, bracketed};
 
 use crate::duration;
 
-/// `#[jobs(target = "…")]`
+/// `#[jobs(target = "…", breaker = "…")]`
 pub(crate) struct ServiceArguments {
     pub(crate) target: LitStr,
+    breaker: Breaker,
 }
 
 impl Parse for ServiceArguments {
@@ -21,9 +22,51 @@ impl Parse for ServiceArguments {
             return Err(Error::new(name.span(), missing));
         }
         input.parse::<Token![=]>()?;
-        let target = input.parse()?;
-        input.parse::<Option<Token![,]>>()?;
-        Ok(Self { target })
+        let (target, mut breaker) = (input.parse()?, Breaker::default());
+        while input.parse::<Option<Token![,]>>()?.is_some() && !input.is_empty() {
+            let name: Ident = input.parse()?;
+            input.parse::<Token![=]>()?;
+            if !breaker.option(&name, input)? {
+                let known = "no such option; there are target, breaker and breaker_profile";
+                return Err(Error::new(name.span(), known));
+            }
+        }
+        Ok(Self { target, breaker })
+    }
+}
+
+/// The breaker of a method, or of all methods of a service.
+#[derive(Clone, Default)]
+pub(crate) struct Breaker {
+    service: Option<LitStr>,
+    profile: Option<(LitStr, TokenStream)>,
+}
+
+impl Breaker {
+    /// Takes the value of an option, if it is one about breakers.
+    fn option(&mut self, name: &Ident, input: ParseStream<'_>) -> syn::Result<bool> {
+        if name == "breaker" {
+            self.service = Some(input.parse()?);
+        } else if name == "breaker_profile" {
+            let text: LitStr = input.parse()?;
+            let profile = profile(&text)?;
+            self.profile = Some((text, profile));
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// What it adds to a method.
+    pub(crate) fn calls(&self) -> syn::Result<TokenStream> {
+        if let (None, Some((text, _))) = (&self.service, &self.profile) {
+            return Err(Error::new(
+                text.span(),
+                "a profile is for the breaker of a service: say breaker = \"…\" too",
+            ));
+        }
+        let (service, profile) = (self.service.iter(), self.profile.iter().map(|(_, profile)| profile));
+        Ok(quote!(#(.breaker(#service))* #(.breaker_profile(#profile))*))
     }
 }
 
@@ -34,7 +77,7 @@ pub(crate) struct JobOptions {
     pub(crate) target: Option<LitStr>,
     pub(crate) name: Option<LitStr>,
     pub(crate) aliases: Vec<LitStr>,
-    pub(crate) breaker: Option<LitStr>,
+    pub(crate) breaker: Breaker,
     pub(crate) blocking: bool,
     defaults: Vec<TokenStream>,
 }
@@ -60,10 +103,12 @@ impl JobOptions {
             return Ok(());
         }
         input.parse::<Token![=]>()?;
+        if self.breaker.option(&name, input)? {
+            return Ok(());
+        }
         match name.to_string().as_str() {
             "target" => self.target = Some(input.parse()?),
             "name" => self.name = Some(input.parse()?),
-            "breaker" => self.breaker = Some(input.parse()?),
             "aliases" => self.aliases = texts(input)?,
             "max_retries" => {
                 let retries: LitInt = input.parse()?;
@@ -99,11 +144,19 @@ impl JobOptions {
                 return Err(Error::new(
                     name.span(),
                     "no such option; there are max_retries, backoff, timeout, queue, priority, resource, tags, breaker, \
-                     blocking, name and aliases",
+                     breaker_profile, blocking, name and aliases",
                 ));
             }
         }
         Ok(())
+    }
+
+    /// A method without a breaker of its own has that of its service.
+    pub(crate) fn inherit(&mut self, service: &ServiceArguments) {
+        if self.breaker.service.is_none() {
+            self.breaker.service.clone_from(&service.breaker.service);
+            self.breaker.profile = self.breaker.profile.take().or_else(|| service.breaker.profile.clone());
+        }
     }
 
     /// An expression of the defaults.
@@ -138,4 +191,19 @@ fn priority(text: &LitStr) -> syn::Result<TokenStream> {
     };
     let variant = Ident::new(variant, text.span());
     Ok(quote!(::ratchet_core::JobPriority::#variant))
+}
+
+fn profile(text: &LitStr) -> syn::Result<TokenStream> {
+    let variant = match text.value().as_str() {
+        "standard" => "Standard",
+        "fast" => "Fast",
+        "critical" => "Critical",
+        "external_api" => "ExternalApi",
+        _ => {
+            let known = "a profile is \"standard\", \"fast\", \"critical\" or \"external_api\"";
+            return Err(Error::new(text.span(), known));
+        }
+    };
+    let variant = Ident::new(variant, text.span());
+    Ok(quote!(::ratchet_core::BreakerProfile::#variant))
 }

@@ -41,8 +41,9 @@ use syn::parse_macro_input;
 /// Options of `#[job]`, all of them defaults that a submission can change: `max_retries = 5`,
 /// `backoff = "exponential 30s"` or `"fixed 10s"`, `timeout = "5m"`, `queue = "mail"`, `priority = "high"`,
 /// `resource = "smtp"`, `tags = ["a", "b"]`. And about the method itself: `breaker = "smtp"` (the service that a circuit
-/// breaker protects), `blocking` (it runs on a thread where it may block), `name = "send"` (the stored name),
-/// `aliases = ["deliver", "old.Target.deliver"]` (names under which waiting jobs may know it).
+/// breaker protects; beside `target` it stands for every method that names none), `breaker_profile = "fast"` (its settings;
+/// also "standard", "critical" and "external_api"), `blocking` (it runs on a thread where it may block), `name = "send"`
+/// (the stored name), `aliases = ["deliver", "old.Target.deliver"]` (names under which waiting jobs may know it).
 #[proc_macro_attribute]
 pub fn jobs(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let arguments = parse_macro_input!(arguments as attributes::ServiceArguments);

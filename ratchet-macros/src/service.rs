@@ -21,8 +21,9 @@ pub(crate) fn expand(arguments: &ServiceArguments, mut block: ItemImpl) -> syn::
     let mut jobs = Vec::new();
     for item in &mut block.items {
         if let ImplItem::Fn(function) = item
-            && let Some(options) = take_options(function)?
+            && let Some(mut options) = take_options(function)?
         {
+            options.inherit(arguments);
             jobs.push(Job::of(function, options)?);
         }
     }
@@ -155,7 +156,7 @@ pub(crate) fn with_options(
     target: &str,
 ) -> syn::Result<TokenStream> {
     let defaults = options.defaults();
-    let breaker = options.breaker.iter();
+    let breaker = options.breaker.calls()?;
     let aliases = options.aliases.iter().map(|alias| {
         let text = alias.value();
         let (target, method) = text.rsplit_once('.').unwrap_or((target, text.as_str()));
@@ -168,5 +169,5 @@ pub(crate) fn with_options(
         }
     });
     let aliases = aliases.collect::<syn::Result<Vec<_>>>()?;
-    Ok(quote!(#method #(#aliases)*.defaults(#defaults)#(.breaker(#breaker))*))
+    Ok(quote!(#method #(#aliases)*.defaults(#defaults)#breaker))
 }

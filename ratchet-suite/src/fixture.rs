@@ -11,6 +11,7 @@ use ratchet_core::defaults::PackagePrefixClassPolicy;
 use ratchet_core::{Client, Ratchet, Readiness, Scheduler, SchedulerBuilder};
 use tokio::sync::Notify;
 
+use crate::lines::{self, Line};
 use crate::place::Place;
 
 /// How often a state is looked at while a case waits for it.
@@ -120,6 +121,11 @@ impl Node {
             .filter(|event| event.header.job_id == id)
             .map(|event| format!("{:?}", event.kind))
             .collect()
+    }
+
+    /// What was logged about a job.
+    pub fn lines(&self, id: JobId) -> Vec<Line> {
+        lines::of(id)
     }
 
     /// The result of the newest callback, once it has one.

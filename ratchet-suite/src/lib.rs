@@ -7,6 +7,7 @@
 
 mod cases;
 mod fixture;
+mod lines;
 
 /// What the README shows compiles.
 #[cfg(doctest)]
@@ -22,6 +23,7 @@ use futures::future::BoxFuture;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 pub use fixture::{Fixture, Node};
+pub use lines::Line;
 use place::Place;
 
 /// Makes an empty store for a case.
@@ -48,6 +50,7 @@ macro_rules! cases {
 
 /// Runs every case on one store, each on its own thread and runtime, as `cargo test` would.
 pub fn run(make: MakePlace) -> ExitCode {
+    lines::keep();
     let trial = |case: &'static Case| {
         let name = case.name.trim_start_matches("ratchet_suite::cases::");
         Trial::test(name, move || run_case(case, make))

@@ -17,6 +17,7 @@ mod resilience;
 mod retry;
 mod sanitizer;
 mod startup;
+mod trace;
 
 pub use bean::{Bean, BeanResolver};
 pub use class_policy::ClassPolicy;
@@ -32,3 +33,4 @@ pub use resilience::{Gate, ResilienceStrategy};
 pub use retry::RetryPolicy;
 pub use sanitizer::ErrorSanitizer;
 pub use startup::StartupCoordinator;
+pub use trace::TraceParentResolver;

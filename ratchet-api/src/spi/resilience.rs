@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use crate::JobFailure;
+use crate::options::BreakerProfile;
 
 /// Whether calls to a service may be made now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,14 @@ pub enum Gate {
 /// `service` comes from a bounded vocabulary: what the job declares. One that declares none is not asked about. Refusals by the class policy
 /// are decided before and never counted here.
 pub trait ResilienceStrategy: Send + Sync + 'static {
+    /// Told at the start of a node, for each service whose methods name a profile.
+    ///
+    /// # Contract
+    /// - `resilience.declare`: comes before the first `enter`; what was set up by hand counts for more.
+    fn declare(&self, service: &str, profile: BreakerProfile) {
+        let _ = (service, profile);
+    }
+
     /// Asked before a body runs.
     ///
     /// # Contract

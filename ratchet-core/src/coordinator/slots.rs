@@ -32,17 +32,15 @@ struct Queue {
 #[derive(Debug)]
 pub(crate) struct Place {
     permit: Option<OwnedSemaphorePermit>,
+    /// The slot, if it was free at once.
+    slot: Option<OwnedSemaphorePermit>,
     slots: Arc<Semaphore>,
     freed: Arc<Notify>,
 }
 
 /// One taken slot. It is free again when this goes, whatever became of the job.
 #[derive(Debug)]
-pub(crate) struct Slot {
-    // Before the place, so that nobody claims for a slot that is still taken.
-    _permit: Option<OwnedSemaphorePermit>,
-    _place: Place,
-}
+pub(crate) struct Slot(#[expect(dead_code, reason = "it is kept, not read")] Place);
 
 impl Slots {
     /// The slots of these queues. Of each, `headroom` times as many jobs may be claimed beyond them.
@@ -101,7 +99,8 @@ impl Slots {
         if let Some(pace) = pace {
             lock(pace).take(Instant::now());
         }
-        Some(Place { permit: Some(permit), slots: Arc::clone(free), freed: Arc::clone(&self.0.freed) })
+        let slot = Arc::clone(free).try_acquire_owned().ok();
+        Some(Place { permit: Some(permit), slot, slots: Arc::clone(free), freed: Arc::clone(&self.0.freed) })
     }
 
     /// All slots.
@@ -153,16 +152,19 @@ impl Queue {
 
 impl Place {
     /// Waits for a slot; those who wait get theirs in turn.
-    pub(crate) async fn slot(self) -> Slot {
-        // Nobody closes the semaphore.
-        let permit = Arc::clone(&self.slots).acquire_owned().await.ok();
-        Slot { _permit: permit, _place: self }
+    pub(crate) async fn slot(mut self) -> Slot {
+        if self.slot.is_none() {
+            // Nobody closes the semaphore.
+            self.slot = Arc::clone(&self.slots).acquire_owned().await.ok();
+        }
+        Slot(self)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // First, so that whoever is told finds it free.
+        // Now, so that whoever is told finds them free; the slot first, so that nobody claims for one that is still taken.
+        drop(self.slot.take());
         drop(self.permit.take());
         self.freed.notify_one();
     }

@@ -46,7 +46,10 @@ type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 /// warning says so once.
 pub struct CircuitBreakers {
     options: BreakerOptions,
+    /// Given by hand.
     profiles: HashMap<String, BreakerProfile>,
+    /// Named by methods.
+    declared: Mutex<HashMap<String, BreakerProfile>>,
     clock: Clock,
     breakers: Mutex<HashMap<String, Breaker>>,
     warned: AtomicBool,
@@ -79,13 +82,14 @@ impl CircuitBreakers {
         Self {
             options,
             profiles: HashMap::new(),
+            declared: Mutex::default(),
             clock: Arc::new(Instant::now),
             breakers: Mutex::default(),
             warned: AtomicBool::new(false),
         }
     }
 
-    /// Gives `service` a profile; services without one have [`BreakerProfile::Standard`].
+    /// Gives `service` a profile, whatever its methods say; services without one have [`BreakerProfile::Standard`].
     #[must_use]
     pub fn profile(mut self, service: impl Into<String>, profile: BreakerProfile) -> Self {
         self.profiles.insert(service.into(), profile);
@@ -164,7 +168,12 @@ impl CircuitBreakers {
     }
 
     fn profile_of(&self, service: &str) -> BreakerProfile {
-        self.profiles.get(service).copied().unwrap_or_default()
+        let declared = || self.declared().get(service).copied();
+        self.profiles.get(service).copied().or_else(declared).unwrap_or_default()
+    }
+
+    fn declared(&self) -> MutexGuard<'_, HashMap<String, BreakerProfile>> {
+        self.declared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn breakers(&self) -> MutexGuard<'_, HashMap<String, Breaker>> {
@@ -173,6 +182,10 @@ impl CircuitBreakers {
 }
 
 impl ResilienceStrategy for CircuitBreakers {
+    fn declare(&self, service: &str, profile: BreakerProfile) {
+        self.declared().insert(service.to_owned(), profile);
+    }
+
     fn enter(&self, service: &str) -> Gate {
         if !self.options.enabled {
             return Gate::Open;

@@ -23,7 +23,7 @@ pub(crate) struct Poller {
     strategy: Box<dyn PollingStrategy>,
     /// How many looks there were.
     looks: usize,
-    /// Queues that may have more than the last look could take.
+    /// Queues that may have more than was taken.
     more: BTreeSet<QueueName>,
     /// A claim whose reply was lost may have taken jobs.
     unsure: bool,
@@ -35,7 +35,8 @@ impl Poller {
         coordinator: Arc<Coordinator>,
         strategy: Box<dyn PollingStrategy>,
     ) -> Self {
-        Self { engine, coordinator, strategy, looks: 0, more: BTreeSet::new(), unsure: false }
+        let more = engine.slots.queues().cloned().collect();
+        Self { engine, coordinator, strategy, looks: 0, more, unsure: false }
     }
 
     /// Looks until the node drains.
@@ -50,20 +51,19 @@ impl Poller {
         }
     }
 
-    /// Waits so long, unless there is a wakeup, or room in a queue that may have more.
+    /// Waits until there is room in a queue that may have more. After this long, or a wakeup, any of them may.
     async fn rest(&mut self, delay: Duration) {
         let mut over = std::pin::pin!(tokio::time::sleep(delay));
         while !self.engine.slots.has_room(&self.more) {
             tokio::select! {
-                () = &mut over => return,
-                () = self.engine.bell.notified() => {
-                    // The strategy is to know; the look follows at once, whatever it says.
-                    let _ = self.delay(PollSignal::Wakeup);
-                    return;
-                }
-                () = self.engine.alarm.rings() => return,
-                () = self.engine.slots.opened(&self.more) => {}
+                () = &mut over => {}
+                () = self.engine.alarm.rings() => {}
+                // The strategy is to know; the look follows at once, whatever it says.
+                () = self.engine.bell.notified() => { let _ = self.delay(PollSignal::Wakeup); }
+                () = self.engine.slots.opened(&self.more) => continue,
             }
+            self.more = self.engine.slots.queues().cloned().collect();
+            return;
         }
     }
 
@@ -73,7 +73,7 @@ impl Poller {
         self.looks = self.looks.wrapping_add(1);
         match self.claim(&asked).await {
             Ok(claims) => {
-                self.more = may_have_more(self.engine.slots.queues(), &asked, &claims);
+                learn(&mut self.more, &asked, &claims);
                 let batch_size = asked.iter().map(|queue| queue.limit).sum();
                 let signal = PollSignal::Polled { claimed: claims.len(), batch_size };
                 self.coordinator.accept(claims).await;
@@ -115,17 +115,14 @@ async fn adopt(engine: &Engine, coordinator: &Coordinator) -> StoreResult<()> {
     Ok(())
 }
 
-/// The queues that gave all they were asked for, and those that were not asked.
-fn may_have_more<'q>(
-    queues: impl Iterator<Item = &'q QueueName>,
-    asked: &[QueueLimit],
-    claims: &[JobClaim],
-) -> BTreeSet<QueueName> {
-    let gave_all = |name: &QueueName| {
-        let limit = asked.iter().find(|asked| asked.queue == *name).map_or(0, |asked| asked.limit);
-        claims.iter().filter(|claim| claim.queue == *name).count() >= limit
-    };
-    queues.filter(|name| gave_all(name)).cloned().collect()
+/// A queue that gave all it was asked for may have more, one that gave less has not.
+fn learn(more: &mut BTreeSet<QueueName>, asked: &[QueueLimit], claims: &[JobClaim]) {
+    for QueueLimit { queue, limit } in asked {
+        match claims.iter().filter(|claim| claim.queue == *queue).count() >= *limit {
+            true => more.insert(queue.clone()),
+            false => more.remove(queue),
+        };
+    }
 }
 
 #[cfg(test)]
@@ -138,7 +135,7 @@ mod tests {
         QueueName::new(name).unwrap()
     }
 
-    fn more(asked: &[(&str, usize)], claimed: &[(&str, usize)]) -> Vec<String> {
+    fn learned(before: &[&str], asked: &[(&str, usize)], claimed: &[(&str, usize)]) -> Vec<String> {
         let limits: Vec<_> =
             asked.iter().map(|(name, limit)| QueueLimit { queue: queue(name), limit: *limit }).collect();
         let claim = |name: &str| {
@@ -147,15 +144,18 @@ mod tests {
         };
         let claims: Vec<_> =
             claimed.iter().flat_map(|(name, count)| std::iter::repeat_n(claim(name), *count)).collect();
-        let queues = [queue("a"), queue("b")];
-        may_have_more(queues.iter(), &limits, &claims).iter().map(ToString::to_string).collect()
+        let mut more = before.iter().map(|name| queue(name)).collect();
+        learn(&mut more, &limits, &claims);
+        more.iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn a_queue_may_have_more_unless_it_gave_less_than_it_was_asked_for() {
-        assert_eq!(more(&[("a", 2), ("b", 2)], &[]), [""; 0]);
-        assert_eq!(more(&[("a", 2), ("b", 2)], &[("a", 2), ("b", 1)]), ["a"]);
-        assert_eq!(more(&[("a", 2)], &[("a", 1)]), ["b"], "it was not asked");
-        assert_eq!(more(&[], &[]), ["a", "b"]);
+    fn a_queue_may_have_more_until_it_gives_less_than_it_was_asked_for() {
+        let both = [("a", 2), ("b", 2)];
+        assert_eq!(learned(&["a", "b"], &both, &[("a", 2), ("b", 1)]), ["a"]);
+        assert_eq!(learned(&["a", "b"], &both, &[]), [""; 0]);
+        assert_eq!(learned(&["a"], &both, &both), ["a", "b"]);
+        assert_eq!(learned(&["b"], &[("a", 2)], &[("a", 1)]), ["b"], "it was not asked");
+        assert_eq!(learned(&["a"], &[], &[]), ["a"]);
     }
 }

@@ -9,7 +9,7 @@ use ratchet_api::options::{OptionsError, QueueOptions, RatchetOptions};
 use ratchet_api::spi::{
     BeanResolver, CallerPrincipalResolver, ClassPolicy, ClusterCoordinator, ErrorSanitizer, ExecutorProvider,
     HookError, JobEventListener, JobInvocationResolver, MetricsSink, NodeIdentityProvider, PollingStrategy,
-    ResilienceStrategy, RetryPolicy, SchedulerLifecycleHook,
+    ResilienceStrategy, RetryPolicy, SchedulerLifecycleHook, TraceParentResolver,
 };
 use ratchet_api::store::JobStore;
 use ratchet_api::{InvalidName, QueueName, StoreError, TargetName};
@@ -22,7 +22,7 @@ use crate::defaults::{
 };
 use crate::events::Events;
 use crate::poller::AdaptivePolling;
-use crate::registry::{Method, RegisteredTwice, Registry};
+use crate::registry::{Method, RegisteredTwice, Registry, TwoProfiles};
 use crate::scheduler::client::Parts;
 
 /// A type whose methods are jobs. `#[jobs]` writes it.
@@ -59,6 +59,9 @@ pub enum StartError {
     /// A target and method with two bodies.
     #[error(transparent)]
     Twice(#[from] RegisteredTwice),
+    /// A breaker with two profiles.
+    #[error(transparent)]
+    Profiles(#[from] TwoProfiles),
     /// Nothing may run.
     #[error(
         "the class policy allows nothing, so no job could run; give one to the builder, \
@@ -102,6 +105,7 @@ pub struct SchedulerBuilder {
     pub(super) invocation: Arc<dyn JobInvocationResolver>,
     pub(super) identity: Arc<dyn NodeIdentityProvider>,
     pub(super) principal: Option<Arc<dyn CallerPrincipalResolver>>,
+    pub(super) trace: Option<Arc<dyn TraceParentResolver>>,
     pub(super) metrics: Arc<dyn MetricsSink>,
     pub(super) strategy: Option<Box<dyn PollingStrategy>>,
     pub(super) hooks: Vec<Arc<dyn SchedulerLifecycleHook>>,
@@ -131,6 +135,7 @@ impl SchedulerBuilder {
             invocation: Arc::new(JsonInvocationResolver),
             identity: Arc::new(DefaultNodeIdentity::default()),
             principal: None,
+            trace: None,
             metrics: Arc::new(NoMetrics),
             strategy: None,
             hooks: Vec::new(),
@@ -251,6 +256,12 @@ impl SchedulerBuilder {
         self
     }
 
+    /// Tells which trace a submission belongs to. Without it, a job that a body enqueues belongs to the trace of that body.
+    pub fn trace_parent(mut self, resolver: impl TraceParentResolver) -> Self {
+        self.trace = Some(Arc::new(resolver));
+        self
+    }
+
     /// Where numbers about the engine go.
     pub fn metrics(mut self, metrics: impl MetricsSink) -> Self {
         self.metrics = Arc::new(metrics);
@@ -303,6 +314,7 @@ impl SchedulerBuilder {
             store: self.store,
             options: self.options,
             principal: self.principal,
+            trace: self.trace,
             cluster: self.cluster,
             events: self.events,
             stop: Arc::new(|_| {}),
@@ -317,6 +329,7 @@ impl SchedulerBuilder {
         }
         self.options.validate()?;
         self.registry.check()?;
+        self.registry.breaker_profiles()?;
         let targets = self.registry.targets();
         if targets.is_empty() {
             return Err(StartError::NothingRegistered);
@@ -347,11 +360,15 @@ impl SchedulerBuilder {
         self.policy.clone().unwrap_or_else(|| Arc::new(PackagePrefixClassPolicy::deny_all()))
     }
 
-    pub(super) fn resilience_or_default(&mut self) -> Arc<dyn ResilienceStrategy> {
+    pub(super) fn resilience_or_default(&mut self) -> Result<Arc<dyn ResilienceStrategy>, TwoProfiles> {
         let breakers = || -> Arc<dyn ResilienceStrategy> {
             Arc::new(CircuitBreakers::new(self.options.breaker.clone()))
         };
-        self.resilience.take().unwrap_or_else(breakers)
+        let strategy = self.resilience.take().unwrap_or_else(breakers);
+        for (service, profile) in self.registry.breaker_profiles()? {
+            strategy.declare(service, profile);
+        }
+        Ok(strategy)
     }
 
     pub(super) fn sanitizer(&self) -> Arc<dyn ErrorSanitizer> {

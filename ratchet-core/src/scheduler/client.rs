@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_api::options::RatchetOptions;
-use ratchet_api::spi::{CallerPrincipalResolver, ClassPolicy, ClusterCoordinator, ErrorSanitizer};
+use ratchet_api::spi::{
+    CallerPrincipalResolver, ClassPolicy, ClusterCoordinator, ErrorSanitizer, TraceParentResolver,
+};
 use ratchet_api::store::{CancelVerdict, JobStore, PauseVerdict, ResumeVerdict, RetryVerdict, Target};
 use ratchet_api::{
     ControlError, Due, EventHeader, Inserted, InvalidSubmission, Job, JobEvent, JobEventKind, JobFailure,
@@ -19,7 +21,7 @@ use crate::coalesce::Coalescer;
 use crate::engine::Engine;
 use crate::events::Events;
 use crate::poller::alarm::Alarm;
-use crate::{Call, JobHandle};
+use crate::{Call, JobContext, JobHandle, TraceParent};
 
 /// The most submissions in one call to the store.
 const MOST: usize = 1_000;
@@ -40,6 +42,7 @@ pub(crate) struct Parts {
     pub(crate) policy: Arc<dyn ClassPolicy>,
     pub(crate) sanitizer: Arc<dyn ErrorSanitizer>,
     pub(crate) principal: Option<Arc<dyn CallerPrincipalResolver>>,
+    pub(crate) trace: Option<Arc<dyn TraceParentResolver>>,
     pub(crate) cluster: Arc<dyn ClusterCoordinator>,
     pub(crate) events: Events,
     /// Stops the body of a job that runs in this process.
@@ -67,6 +70,7 @@ impl Client {
             policy: Arc::clone(&engine.plugs.policy),
             sanitizer: Arc::clone(&engine.plugs.sanitizer),
             principal: engine.plugs.principal.clone(),
+            trace: engine.plugs.trace.clone(),
             cluster: Arc::clone(&engine.plugs.cluster),
             events: engine.events.clone(),
             stop: Arc::new(move |job: JobId| {
@@ -106,8 +110,16 @@ impl Client {
         job.spec.backoff = self.0.parts.options.retry.backoff;
         job.spec.caller_principal =
             self.0.parts.principal.as_ref().and_then(|principal| principal.caller_principal());
+        job.spec.trace_context = self.trace_parent().map(|span| span.to_string());
         apply(call.job_defaults(), &mut job).map_err(|error| SubmitError::Invalid(error.into()))?;
         Ok(job)
+    }
+
+    /// The span in which something is enqueued: your tracer's, else that of the body that this code runs in.
+    fn trace_parent(&self) -> Option<TraceParent> {
+        let told = self.0.parts.trace.as_ref().and_then(|trace| trace.trace_parent());
+        let told = told.and_then(|text| text.parse().ok());
+        told.or_else(|| JobContext::try_current()?.trace_context().map(|trace| trace.span))
     }
 
     /// Whether a submission may be stored at all.

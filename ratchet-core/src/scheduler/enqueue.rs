@@ -10,7 +10,7 @@ use ratchet_api::{
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{Call, CallError, Client, JobContext, JobDefaults, JobHandle};
+use crate::{Call, CallError, Client, JobContext, JobDefaults, JobHandle, TraceParent};
 
 /// A job that is not submitted yet. Nothing is stored before [`submit`](Self::submit).
 ///
@@ -137,6 +137,15 @@ impl<R> Enqueue<R> {
         }
     }
 
+    /// The trace that it belongs to: the header `traceparent` of the request that led to it. A text that is none is
+    /// ignored.
+    pub fn trace_parent(self, header: impl AsRef<str>) -> Self {
+        match header.as_ref().parse::<TraceParent>() {
+            Ok(span) => self.with(|job| job.spec.trace_context = Some(span.to_string())),
+            Err(_) => self,
+        }
+    }
+
     /// Runs when the job has succeeded, as a job of its own; [`JobContext::cause`] tells it of which.
     pub fn on_success<T>(self, call: &Call<T>) -> Self {
         match call.payload() {
@@ -160,9 +169,11 @@ impl<R> Enqueue<R> {
     }
 
     /// Stores it together with the outcome of the job that runs in `ctx`.
-    pub(crate) fn within(mut self, ctx: JobContext) -> Self {
-        self.within = Some(ctx);
-        self
+    pub(crate) fn within(self, ctx: JobContext) -> Self {
+        let span = ctx.trace_context().map(|trace| trace.span.to_string());
+        let mut job = self.with(|job| job.spec.trace_context = job.spec.trace_context.take().or(span));
+        job.within = Some(ctx);
+        job
     }
 
     /// Stores the job. One that was made by [`JobContext::enqueue`] is stored together with the outcome of that job, if

@@ -140,6 +140,7 @@ impl Scheduler {
                 tracing::error!("some jobs cannot be handed back; another node runs them after the lease");
             }
         }
+        engine.clear_caches();
         engine.plugs.cluster.shutdown().await;
         parts.heartbeat.stop().await;
         if let Err(error) = engine.store.leave(&engine.owner).await {
@@ -204,13 +205,14 @@ fn engine(mut builder: SchedulerBuilder, owner: Owner) -> Result<Engine, StartEr
     let plugs = Plugs {
         beans: builder.beans(),
         policy: builder.policy(),
-        resilience: builder.resilience_or_default(),
+        resilience: builder.resilience_or_default()?,
         sanitizer: builder.sanitizer(),
         executor: builder.executor_or_default(),
         retry: builder.retry,
         cluster: builder.cluster,
         resolver: builder.invocation,
         principal: builder.principal,
+        trace: builder.trace,
         metrics: builder.metrics,
     };
     Ok(Engine::new(builder.store, owner, builder.options, builder.registry, plugs, builder.events, slots))

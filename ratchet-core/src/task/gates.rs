@@ -93,7 +93,7 @@ pub(crate) fn resolve(
 
 fn unknown(engine: &Engine, target: &TargetName) -> Stop {
     let options = &engine.options.execution;
-    let times = engine.count_unknown(target);
+    let times = engine.unknown.count(target);
     engine.plugs.metrics.gate_rejected(target, GateRejection::UnknownTarget);
     if options.unknown_target_limit.is_some_and(|limit| times > limit) {
         let failure = JobFailure::new("UnknownTarget", format!("no node knows target `{target}`"));

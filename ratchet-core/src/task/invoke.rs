@@ -10,7 +10,7 @@ use ratchet_api::options::TimeoutOptions;
 use ratchet_api::spi::{Bean, ExecutorProvider};
 use ratchet_api::{JobFailure, JsonText, QueueName};
 use tokio::sync::oneshot;
-use tokio::time::{sleep, sleep_until};
+use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
 use crate::JobContext;
@@ -115,8 +115,10 @@ async fn time_is_up(ctx: &JobContext, options: &TimeoutOptions, timeout: Option<
         return std::future::pending().await;
     };
     let percent = u32::from(options.soft_percent);
-    if percent < 100 {
-        sleep(limit * percent / 100).await;
+    if percent < 100
+        && let Some(soft) = deadline.checked_sub(limit / 100 * (100 - percent))
+    {
+        sleep_until(soft).await;
         tracing::warn!(percent, ?limit, "the job has used most of its time");
     }
     sleep_until(deadline).await;

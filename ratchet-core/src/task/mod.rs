@@ -3,6 +3,7 @@
 mod decide;
 mod gates;
 mod invoke;
+mod unknown;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +16,16 @@ use ratchet_api::{
 };
 use tokio::time::Instant;
 use tracing::Instrument as _;
+use tracing::field::{Empty, display};
 
-use crate::JobContext;
 use crate::context::Opening;
 use crate::coordinator::slots::Slot;
 use crate::engine::{Engine, Running, insist};
 use crate::outcome::{self, Conclusion};
+use crate::{JobContext, TraceContext};
 use decide::{Decision, RetryTerms, decide};
 use invoke::{Ended, Invocation};
+pub(crate) use unknown::UnknownTargets;
 
 /// One attempt at a claimed job.
 pub(crate) struct Attempt {
@@ -62,7 +65,15 @@ struct Done {
 impl Attempt {
     /// Runs it. Every log line of it carries the job and the node.
     pub(crate) async fn run(self) {
-        let span = tracing::info_span!("job", job = %self.claim.id, node = %self.engine.owner);
+        // Of the gravest level: a filter that drops lesser lines must not take the ids from those that are left.
+        let span = tracing::error_span!(
+            "job",
+            job = %self.claim.id,
+            node = %self.engine.owner,
+            trace_id = Empty,
+            span_id = Empty,
+            parent_span_id = Empty,
+        );
         self.run_in_span().instrument(span).await;
     }
 
@@ -133,7 +144,7 @@ async fn steps(
     match ended {
         Ended::Returned(Ok(result)) => {
             admission.report(None);
-            Ok(Done { result, ctx })
+            Ok(Done { result: result.filter(|result| fits(engine, result)), ctx })
         }
         Ended::Returned(Err(failure)) => {
             let counts = !matches!(failure.retry_advice(), ratchet_api::RetryAdvice::Snooze(_));
@@ -150,6 +161,15 @@ async fn steps(
         Ended::Stopped if engine.drain.has_lease() => Err(Stop::Canceled("cancelled while it ran")),
         Ended::Stopped => Err(Stop::Lost),
     }
+}
+
+/// Whether a result is small enough to be kept. The work is done either way.
+fn fits(engine: &Engine, result: &JsonText) -> bool {
+    let (bytes, most) = (result.as_str().len(), engine.options.limits.result_bytes);
+    if bytes > most {
+        tracing::warn!(bytes, most, "the result is too large and is not kept");
+    }
+    bytes <= most
 }
 
 /// Reads the job that was claimed, and with it whether it was cancelled meanwhile.
@@ -171,7 +191,7 @@ fn open(
     job: &Arc<Job>,
     token: &tokio_util::sync::CancellationToken,
 ) -> JobContext {
-    JobContext::open(Opening {
+    let ctx = JobContext::open(Opening {
         job: Arc::clone(job),
         node: engine.owner.clone(),
         attempt: claim.attempts + 1,
@@ -179,7 +199,15 @@ fn open(
         cancelled: token.clone(),
         journal: engine.journal.clone(),
         client: engine.client(),
-    })
+        log_bytes: engine.options.limits.log_bytes,
+    });
+    if let Some(TraceContext { parent, span }) = ctx.trace_context() {
+        let job = tracing::Span::current();
+        job.record("trace_id", display(format_args!("{:032x}", span.trace_id())));
+        job.record("span_id", display(format_args!("{:016x}", span.span_id())));
+        job.record("parent_span_id", display(format_args!("{:016x}", parent.span_id())));
+    }
+    ctx
 }
 
 /// What the attempt came to; nothing if it is not ours to say any more.
@@ -208,7 +236,7 @@ fn conclude(
     let terms = RetryTerms { max_retries: spec.max_retries, backoff: spec.backoff, chance };
     let error = engine.error_record(target, &failure);
     if let Some(reason) = failure.retry_advice().never() {
-        tracing::warn!(reason, "the error forbids a retry");
+        tracing::warn!(reason = %engine.journal.sanitized(reason), "the error forbids a retry");
     }
     Some(match decide(&failure, claim.attempts + 1, terms, &*engine.plugs.retry) {
         Decision::Retry(delay) => Conclusion::Retry { delay, error },

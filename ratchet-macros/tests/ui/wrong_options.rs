@@ -15,4 +15,10 @@ async fn four() {}
 #[job]
 async fn five() {}
 
+#[job(target = "a", breaker_profile = "fast")]
+async fn six() {}
+
+#[job(target = "a", breaker = "bank", breaker_profile = "quick")]
+async fn seven() {}
+
 fn main() {}

@@ -1,12 +1,14 @@
 //! One file for each area.
 
+mod attempt;
 mod bodies;
 mod control;
+mod queues;
 mod submit;
 
 use crate::Case;
 
 /// Every case.
 pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
-    [bodies::CASES, control::CASES, submit::CASES].into_iter().flatten()
+    [attempt::CASES, bodies::CASES, control::CASES, queues::CASES, submit::CASES].into_iter().flatten()
 }
