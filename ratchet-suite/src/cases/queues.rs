@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ratchet_api::JobStatus;
 use ratchet_api::options::RatchetOptions;
 use ratchet_api::spi::{PollSignal, PollingStrategy};
-use ratchet_core::{Enqueue, JobContext, JobFailure, jobs};
+use ratchet_core::{Enqueue, JobHandle, jobs};
 use tokio::sync::{Barrier, Notify, Semaphore};
 
 use crate::{Fixture, Node};
@@ -63,12 +63,9 @@ impl Worker {
     }
 
     #[job]
-    async fn wait(&self, ctx: &JobContext) -> Result<(), JobFailure> {
+    async fn wait(&self) {
         self.entered.notify_one();
-        tokio::select! {
-            go = self.go.acquire() => Ok(go?.forget()),
-            () = ctx.cancelled() => Ok(()),
-        }
+        self.go.acquire().await.expect("nobody closes it").forget();
     }
 }
 
@@ -90,11 +87,7 @@ async fn node(fx: &Fixture, worker: &Worker, queues: impl FnOnce(&mut RatchetOpt
 }
 
 /// Submits so many to a queue.
-async fn submit(
-    queue: &str,
-    count: usize,
-    job: impl Fn() -> Enqueue<()>,
-) -> Vec<ratchet_core::JobHandle<()>> {
+async fn submit(queue: &str, count: usize, job: impl Fn() -> Enqueue<()>) -> Vec<JobHandle<()>> {
     let mut jobs = Vec::new();
     for _ in 0..count {
         jobs.push(job().queue(queue).submit().await.expect("stored"));
@@ -102,7 +95,7 @@ async fn submit(
     jobs
 }
 
-async fn all_end(jobs: &[ratchet_core::JobHandle<()>]) {
+async fn all_end(jobs: &[JobHandle<()>]) {
     for job in jobs {
         job.result().await.expect("it succeeds");
     }
@@ -179,8 +172,8 @@ impl Noting {
 async fn the_strategy_is_told_how_many_slots_are_in_use(fx: Fixture) {
     let (worker, noting) = (Worker::default(), Noting::default());
     let (bean, strategy) = (worker.clone(), noting.clone());
-    let two = |options: &mut RatchetOptions| options.execution.queue("default").slots = 4;
-    let node = fx.node(|builder| builder.bean(bean).configure(two).polling_strategy(strategy)).await;
+    let four = |options: &mut RatchetOptions| options.execution.queue("default").slots = 4;
+    let node = fx.node(|builder| builder.bean(bean).configure(four).polling_strategy(strategy)).await;
     noting.told(0.0).await;
     let jobs = submit("default", 3, || node.enqueue(Worker::job().wait())).await;
     noting.told(0.75).await;

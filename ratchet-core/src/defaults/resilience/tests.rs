@@ -92,6 +92,25 @@ fn it_opens_once_enough_of_enough_calls_failed() {
     }
 }
 
+// shows: S117
+#[test]
+fn a_profile_that_a_method_names_holds_unless_another_was_given_by_hand() {
+    let breakers = CircuitBreakers::new(BreakerOptions::default()).profile("mail", BreakerProfile::Critical);
+    for service in [SERVICE, "mail"] {
+        breakers.declare(service, BreakerProfile::Fast);
+        assert_eq!(breakers.enter(service), Gate::Open);
+    }
+    assert_eq!(breakers.enter("other"), Gate::Open);
+    let profiles: Vec<_> =
+        breakers.states().into_iter().map(|state| (state.service, state.profile)).collect();
+    let expected = [
+        ("mail", BreakerProfile::Critical),
+        ("other", BreakerProfile::Standard),
+        (SERVICE, BreakerProfile::Fast),
+    ];
+    assert_eq!(profiles, expected.map(|(service, profile)| (service.to_owned(), profile)));
+}
+
 #[test]
 fn every_profile_has_its_own_numbers() {
     for (profile, opens_after, open_secs, trials) in [
