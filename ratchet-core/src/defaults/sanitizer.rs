@@ -4,6 +4,8 @@
 //! length.
 
 mod card;
+mod pairs;
+mod rule;
 mod rules;
 mod url;
 
@@ -159,5 +161,7 @@ fn visible(text: &str) -> (String, bool) {
     (head.chars().filter(kept).collect(), true)
 }
 
+#[cfg(test)]
+mod speed;
 #[cfg(test)]
 mod tests;

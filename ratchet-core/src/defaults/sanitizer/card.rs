@@ -5,7 +5,7 @@ use regex::{Captures, Regex};
 use super::REDACTED;
 
 static NUMBERS: LazyLock<Regex> =
-    LazyLock::new(|| super::rules::regex(r"[0-9]{13,}|[0-9]{4}(?:[ -][0-9]+){2,}"));
+    LazyLock::new(|| super::rule::regex(r"[0-9]{13,}|[0-9]{4}(?:[ -][0-9]+){2,}"));
 
 /// How the digits of a card are grouped in print.
 const SHAPES: [&[usize]; 4] = [&[4, 4, 4, 4], &[4, 4, 4, 4, 3], &[4, 6, 5], &[4, 6, 4]];

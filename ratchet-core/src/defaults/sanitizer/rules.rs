@@ -4,12 +4,8 @@
 
 use std::sync::LazyLock;
 
-use regex::{Captures, Regex};
-
-use super::{REDACTED, card, url};
-
-/// A pattern and what takes its place.
-type Rule = (Regex, &'static str);
+use super::rule::Rule;
+use super::{card, pairs, url};
 
 /// The text without secrets, after one pass.
 pub(super) fn redact(text: &str, emails: bool) -> String {
@@ -18,216 +14,111 @@ pub(super) fn redact(text: &str, emails: bool) -> String {
     text = apply(&LOOSE_USER_INFO, text);
     text = apply(&HEADERS, text);
     text = apply(&PARAMETERS, text);
-    text = strip_pairs(&text);
+    text = pairs::strip_pairs(text);
     text = apply(&TOKENS, text);
     text = apply(&DATABASE_DETAILS, text);
     if emails {
-        text = apply(&EMAILS, text);
+        text = EMAIL.apply(text);
     }
     card::strip_card_numbers(&text)
 }
 
 fn apply(rules: &[Rule], text: String) -> String {
-    rules.iter().fold(text, |text, (pattern, instead)| match pattern.replace_all(&text, *instead) {
-        std::borrow::Cow::Owned(changed) => changed,
-        std::borrow::Cow::Borrowed(_) => text,
-    })
-}
-
-pub(super) fn regex(pattern: &str) -> Regex {
-    Regex::new(pattern).expect("patterns are constants and tested")
-}
-
-fn rules<const N: usize>(rules: [(&str, &'static str); N]) -> Vec<Rule> {
-    rules.map(|(pattern, instead)| (regex(pattern), instead)).into()
+    rules.iter().fold(text, |text, rule| rule.apply(text))
 }
 
 static PRIVATE_KEYS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
-    rules([
+    vec![
         // Whole, or cut off at the end.
-        (
+        Rule::all(
             r"(?xs) -----BEGIN\ [A-Z0-9\ ]{0,40}PRIVATE\ KEY(?:\ BLOCK)?-----
               .*? (?: -----END\ [A-Z0-9\ ]{0,40}PRIVATE\ KEY(?:\ BLOCK)?----- | \z )",
-            REDACTED,
         ),
         // Cut off at the beginning.
-        (
+        Rule::all(
             r"(?x) (?: [A-Za-z0-9+/=]{16,} (?:\s|\\[nr])+ )+ (?: [A-Za-z0-9+/=]+ (?:\s|\\[nr])+ )?
               -----END\ [A-Z0-9\ ]{0,40}PRIVATE\ KEY(?:\ BLOCK)?-----",
-            REDACTED,
         ),
-    ])
+    ]
 });
 
 /// User-info without `://` before it.
 static LOOSE_USER_INFO: LazyLock<Vec<Rule>> = LazyLock::new(|| {
-    rules([
-        (r#"(?i)(jdbc:oracle:[a-z0-9]+:)[^\s"']+@"#, "${1}[REDACTED]@"),
-        (r#"[^\s:/@"'(]+:[^\s"']+@((?:tcp|unix)\()"#, "[REDACTED]@${1}"),
+    vec![
+        Rule::between(r"(?i)jdbc:oracle:[a-z0-9]+:", r#"[^\s"']+"#, "@", ""),
+        Rule::between("", r#"[^\s:/@"'(]+:[^\s"']+"#, "@", r"(?:tcp|unix)\("),
         // Only before a port or a path: what else has `:` and `@` is hardly a login.
-        (
-            r#"[A-Za-z0-9._-]+:[^\s@"'/\[]{3,}@([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*(?::[0-9]|/))"#,
-            "[REDACTED]@${1}",
+        Rule::between(
+            "",
+            r#"[A-Za-z0-9._-]+:[^\s@"'/\[]{3,}"#,
+            "@",
+            r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*(?::[0-9]|/)",
         ),
-    ])
+    ]
 });
 
 static HEADERS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
-    rules([
+    vec![
         // The value of these schemes has several parts.
-        (
-            r#"(?xi) ( authorization ["']? [\ \t]* (?:=>|[:=]) [\ \t]* ["']?
-                       (?: digest | hawk | oauth | signature | aws4-[a-z0-9-]+ ) [\ \t]+ ) [^\n]+"#,
-            "${1}[REDACTED]",
+        Rule::after(
+            r#"(?xi) authorization ["']? [\ \t]* (?:=>|[:=]) [\ \t]* ["']?
+                     (?: digest | hawk | oauth | signature | aws4-[a-z0-9-]+ ) [\ \t]+"#,
+            r"[^\n]+",
         ),
-        (
-            r#"(?xi) ( authorization \\*["']? [\ \t]* (?:=>|[:=]) [\ \t]* \\*["']?
-                       (?: (?: basic | bearer | token | apikey | negotiate | ntlm | dpop
-                             | digest | hawk | oauth | signature | aws4-[a-z0-9-]+ ) [\ \t]+ )? )
-                     [^\s"'\\,;]+"#,
-            "${1}[REDACTED]",
+        Rule::after(
+            r#"(?xi) authorization \\*["']? [\ \t]* (?:=>|[:=]) [\ \t]* \\*["']?
+                     (?: (?: basic | bearer | token | apikey | negotiate | ntlm | dpop
+                           | digest | hawk | oauth | signature | aws4-[a-z0-9-]+ ) [\ \t]+ )?"#,
+            r#"[^\s"'\\,;]+"#,
         ),
         // A scheme without its header: only what can be no word.
-        (
-            r"(?i)((?-u:\b)(?:bearer|basic)[ \t]+)[A-Za-z._~+/-]*[0-9=][A-Za-z0-9._~+/=-]{5,}",
-            "${1}[REDACTED]",
-        ),
-        (r#"(?i)((?-u:\b)(?:set-)?cookie["']?[ \t]*:[ \t]*["']?)[^\s=;,"']+=[^\n"']*"#, "${1}[REDACTED]"),
-    ])
+        Rule::after(r"(?i)(?-u:\b)(?:bearer|basic)[ \t]+", r"[A-Za-z._~+/-]*[0-9=][A-Za-z0-9._~+/=-]{5,}"),
+        Rule::after(r#"(?i)(?-u:\b)(?:set-)?cookie["']?[ \t]*:[ \t]*["']?"#, r#"[^\s=;,"']+=[^\n"']*"#),
+    ]
 });
 
 /// Keys in the sense of locks, not of maps.
-const LOCK_KEY: &str = r"(?: api | app | access | account | auth | client | encryption | hmac | master | private
-    | server | session | shared (?:[_-]?access)? | signing | ssh | storage ) [_-]? key";
+pub(super) const LOCK_KEY: &str = r"(?: api | app | access | account | auth | client | encryption | hmac | master
+    | private | server | session | shared (?:[_-]?access)? | signing | ssh | storage ) [_-]? key";
 
 /// Names that carry a credential in a URL or a connection string, where even a user name is one.
 static PARAMETER: LazyLock<String> = LazyLock::new(|| {
     format!(
-        r"(?: user | user[_\ ]?(?:name|id) | uid
-        | pass | (?:[a-z]{{1,20}}[_-]?)?passw(?:or)?d | pwd | sslkey
-        | (?:[a-z]{{1,20}}[_-]?){{0,2}}token | (?:[a-z]{{1,20}}[_-]?)?secret | auth | credentials? | sig | signature
+        r"(?-u: user | user[_\ ]?(?:name|id) | uid | pass | pwd | sslkey | auth | credentials? | sig | signature
+        | [a-z_-]* (?: passw(?:or)?d | token | secret )
         | key | {LOCK_KEY} | sharedaccesssignature
         | x-(?:amz|goog)-(?:signature|credential|security-token) )"
     )
 });
 
 static PARAMETERS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
-    rules([
-        (&format!(r#"(?xi) ( [?&] {} = ) {BARE_IN_QUERY}"#, *PARAMETER), "${1}[REDACTED]"),
-        (
-            &format!(
-                r#"(?xi) ( ; [\ \t]* {} [\ \t]* = [\ \t]* )
-                         (?: "[^"\n]*" | '[^'\n]*' | \{{[^}}\n]*\}} | [^;\n]* )"#,
-                *PARAMETER
-            ),
-            "${1}[REDACTED]",
+    let parameter = &*PARAMETER;
+    vec![
+        Rule::after(&format!(r"(?xi) [?&] {parameter} ="), BARE_IN_QUERY),
+        Rule::after(
+            &format!(r"(?xi) ; [\ \t]* {parameter} [\ \t]* = [\ \t]*"),
+            r#""[^"\n]*"?|'[^'\n]*'?|\{[^}\n]*\}?|[^;\n]*"#,
         ),
-        (r"(?i)((?-u:\b)user[ ]id[ \t]*=[ \t]*)[^;\n]*", "${1}[REDACTED]"),
-        (r#"((?-u:\s)(?:-u|--user)[ \t=]+)[^\s:"']+:\S+"#, "${1}[REDACTED]"),
+        Rule::after(r"(?i)(?-u:\b)user[ ]id[ \t]*=[ \t]*", r"[^;\n]*"),
+        Rule::after(r"(?-u:\s)(?:-u|--user)[ \t=]+", r#"[^\s:"']+:\S+"#),
         // The first pair of a connection string: its value may hold spaces, the next pair tells.
-        (
-            r#"(?xi) ( (?-u:\b) (?: password | pwd ) [\ \t]* = [\ \t]* ) [^;"'\n]*
-                     ( ; [\ \t]* (?: [a-z][a-z\ ]* = | ["'\n] | \z ) )"#,
-            "${1}[REDACTED]${2}",
+        Rule::between(
+            r"(?i)(?-u:\b)(?:password|pwd)[ \t]*=[ \t]*",
+            r#"[^;"'\n]*"#,
+            ";",
+            r#"[ \t]*(?:(?i:[a-z][a-z ]*)=|["'\n]|\z)"#,
         ),
-    ])
+    ]
 });
 
 /// An unquoted value in a query: to the next parameter, or to a quote that closes something around it.
-const BARE_IN_QUERY: &str = r#"(?: [^&\s"] | "[^\s,}\]):"] )*"#;
-
-/// Names whose value is a secret wherever they stand.
-static KEY: LazyLock<String> = LazyLock::new(|| {
-    format!(
-        r"[A-Za-z0-9_.-]* (?:
-          passw(?:or)?d[A-Za-z0-9_-]* | passwort | passphrase | pwd[0-9]* | [_-]pass
-        | secret (?: s | [_-][A-Za-z0-9_-]* | (?:access)?key | value )?
-        | token (?: [_-]? (?: value | secret | key | id ) )?
-        | {LOCK_KEY} | credentials? | connection[_-]?string | [_-]auth
-        | x-(?:amz|goog)-(?:signature|credential|security-token) )"
-    )
-});
-
-/// A number ends where the next member begins, unlike other bare values.
-static JSON_SCALAR: LazyLock<Regex> = LazyLock::new(|| {
-    regex(&format!(
-        r#"(?xi) ( {} \\*["'] [\ \t]* : [\ \t]* ) (?: null | true | false | -?[0-9.]+ ) ( \s*[,}}\]] )"#,
-        *KEY
-    ))
-});
-
-/// What may stand between a key and its value: `=`, `:`, `=>`; `("key", "value")`; `--key value`; `<key>value`.
-static PAIR: LazyLock<Regex> = LazyLock::new(|| {
-    let key = &*KEY;
-    regex(&format!(
-        r#"(?xis)
-        (?P<key>
-            (?: {key} (?:\\*["'])? [\ \t]* (?: => | =+:* | : )
-              | (?-u:\b) pass [\ \t]* =
-              | \( \\*["'] (?: {key} | [a-z-]*authorization ) \\*["'] [\ \t]* ,
-              | -- {key} [\ \t]
-            ) [\ \t]* )
-        (?:
-            (?P<redacted> \[REDACTED\] )
-          | (?P<escaped> \\+"[^"]*" )
-          | (?P<quoted> "(?: [^"\\] | \\. | "" )*" )
-          | '(?: [^'\\] | \\. | '' )*' | `[^`\n]*` | ["'`][^\n]*
-          | (?P<bare>
-                (?: (?: [A-Z_][A-Z0-9_]*\(\s* ){{1,2}} "(?: [^"\\] | \\. )*" (?: ,?\s*\) )*
-                  | (?: [\[{{][^\]}}\n]* )? [^\s:"'`] )
-                (?: [^\s"] | "[^\s,}}\]):"] )* )
-        )"#
-    ))
-});
-
-static ELEMENT: LazyLock<Regex> =
-    LazyLock::new(|| regex(&format!(r"(?xi) ( < {} (?:\s[^>]*)? > ) [^<]+", *KEY)));
-
-/// `CREATE USER app PASSWORD 'hunter2'`, or a message that quotes one.
-static QUOTED_AFTER_WORD: LazyLock<Regex> = LazyLock::new(|| {
-    regex(
-        r#"(?xi) ( (?-u:\b) (?: password | passphrase | identified\ by ) [\ \t]+ )
-           (?: '(?: [^'\\] | \\. | '' )*' | "(?: [^"\\] | \\. | "" )*" )"#,
-    )
-});
-
-fn strip_pairs(text: &str) -> String {
-    let text = JSON_SCALAR.replace_all(text, "${1}[REDACTED]${2}");
-    let text = PAIR.replace_all(&text, |pair: &Captures<'_>| {
-        let key = &pair["key"];
-        if let Some(bare) = pair.name("bare") {
-            return strip_bare(key, bare.as_str());
-        }
-        match (pair.name("escaped"), pair.name("quoted")) {
-            (Some(_), _) => format!(r#"{key}\"{REDACTED}\""#),
-            (_, Some(_)) => format!(r#"{key}"{REDACTED}""#),
-            _ => format!("{key}{REDACTED}"),
-        }
-    });
-    let text = ELEMENT.replace_all(&text, "${1}[REDACTED]");
-    QUOTED_AFTER_WORD.replace_all(&text, "${1}[REDACTED]").into_owned()
-}
-
-/// What closes a list or a sentence behind a value is not part of it, but brackets that the value opened are.
-fn strip_bare(key: &str, value: &str) -> String {
-    let closing = |c| matches!(c, ')' | ']' | '}');
-    let secret =
-        value.trim_end_matches(|c| closing(c) || matches!(c, ',' | ';' | '.' | '>' | '"' | '\'' | '\\'));
-    if matches!(secret, "" | "{" | "[" | "(") {
-        return format!("{key}{value}");
-    }
-    let opened = secret.matches(['(', '[', '{']).count();
-    let open = opened.saturating_sub(secret.matches(closing).count());
-    let behind = &value[secret.len()..];
-    let own = behind.match_indices(closing).take(open).last().map_or(0, |(bracket, _)| bracket + 1);
-    format!("{key}{REDACTED}{}", &behind[own..])
-}
+const BARE_IN_QUERY: &str = r#"(?:[^&\s"]|"[^\s,}\]):"])*"#;
 
 static TOKENS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
-    rules([
+    vec![
         // JSON web tokens, signed or encrypted.
-        (r"eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{2,}(?:\.[A-Za-z0-9_-]*){0,3}", REDACTED),
-        (
+        Rule::all(r"eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{2,}(?:\.[A-Za-z0-9_-]*){0,3}"),
+        Rule::all(
             r"(?x) (?-u:\b) (?:
                 gh[opsur]_[A-Za-z0-9]{16,} | github_pat_[A-Za-z0-9_]{16,}
               | gl(?:pat|ptt|dt|rt|cbt|ft|soat|agent|oas)-[A-Za-z0-9_.-]{16,}
@@ -240,47 +131,53 @@ static TOKENS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
               | hv[bsr]\.[A-Za-z0-9_-]{16,}
               | do[opr]_v1_[a-f0-9]{32,} | shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{16,}
             )",
-            REDACTED,
         ),
         // Addresses that are a secret.
-        (r#"(?i)(hooks\.slack\.com/[a-z]+/|discord(?:app)?\.com/api/webhooks/)[^\s"'<>]+"#, "${1}[REDACTED]"),
-        (r"(/bot)[0-9]{6,}:[A-Za-z0-9_-]{16,}", "${1}[REDACTED]"),
+        Rule::after(r"(?i)hooks\.slack\.com/[a-z]+/|discord(?:app)?\.com/api/webhooks/", r#"[^\s"'<>]+"#),
+        Rule::after("/bot", r"[0-9]{6,}:[A-Za-z0-9_-]{16,}"),
         // Hashes of passwords.
-        (
+        Rule::all(
             r"\$2[abxy]\$[0-9]{2}\$[./A-Za-z0-9]{22,}|\$(?:argon2|scrypt|pbkdf2)[a-z0-9-]*\$[A-Za-z0-9$=,.+/-]+",
-            REDACTED,
         ),
-        (r"(?-u:\b)(?:AKIA|ASIA|ABIA|ACCA|AROA|AIDA|AGPA|ANPA|AIPA)[A-Z0-9]{12,}", REDACTED),
-    ])
+        Rule::all(r"(?-u:\b)(?:AKIA|ASIA|ABIA|ACCA|AROA|AIDA|AGPA|ANPA|AIPA)[A-Z0-9]{12,}"),
+    ]
 });
 
 /// Messages that quote a row. The value may hold whatever closes it, so each runs to the last closing text; a rule of
 /// its own is for values that were cut off, since a choice within one pattern would take quadratic time.
 static DATABASE_DETAILS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
-    rules([
+    let key = r"(?-u:\b)Key \([^\n]*?\)=\(";
+    let failing_row = r"Failing row contains \(";
+    let incorrect = "Incorrect [a-z ]+ value: '";
+    let document = r"\{(?:[^\n]*\}|[^\n]*)";
+    vec![
         // PostgreSQL
-        (
-            r"(?xs) ( (?-u:\b) Key\ \([^\n]*?\)=\( ) .*
-              ( \)\ (?: already\ exists | is\ not\ present | is\ still\ referenced | conflicts\ with ) )",
-            "${1}[REDACTED]${2}",
+        Rule::between(
+            key,
+            "(?s).*",
+            ") ",
+            "already exists|is not present|is still referenced|conflicts with",
         ),
-        (r"((?-u:\b)Key \([^\n]*?\)=\()[^)\n]*", "${1}[REDACTED]"),
-        (r"(?s)(Failing row contains \().*(\)\.)", "${1}[REDACTED]${2}"),
-        (r"(Failing row contains \()[^)\n]*", "${1}[REDACTED]"),
-        (r#"(invalid input (?:syntax|value) for [^:\n]*: ")[^\n]*(")"#, "${1}[REDACTED]${2}"),
+        Rule::after(key, r"[^)\n]*"),
+        Rule::between(failing_row, "(?s).*", ").", ""),
+        Rule::after(failing_row, r"[^)\n]*"),
+        Rule::between(r#"invalid input (?:syntax|value) for [^:\n]*: ""#, r"[^\n]*", "\"", ""),
         // MySQL and MariaDB
-        (r"(?s)(Duplicate entry ').*(' for key)", "${1}[REDACTED]${2}"),
-        (r"(Duplicate entry ')[^'\n]*", "${1}[REDACTED]"),
-        (r"(?s)(Incorrect [a-z ]+ value: ').*(' for )", "${1}[REDACTED]${2}"),
-        (r"(Incorrect [a-z ]+ value: ')[^'\n]*", "${1}[REDACTED]"),
-        (r"(Truncated incorrect [A-Za-z()0-9,]+ value: ')[^\n]*(')", "${1}[REDACTED]${2}"),
+        Rule::between("Duplicate entry '", "(?s).*", "' for key", ""),
+        Rule::after("Duplicate entry '", r"[^'\n]*"),
+        Rule::between(incorrect, "(?s).*", "' for ", ""),
+        Rule::after(incorrect, r"[^'\n]*"),
+        Rule::between("Truncated incorrect [A-Za-z()0-9,]+ value: '", r"[^\n]*", "'", ""),
         // MongoDB
-        (r"(dup key: )\{(?:[^\n]*\}|[^\n]*)", "${1}{ [REDACTED] }"),
-        (r#"(keyValue\\*["']?[ \t]*[:=][ \t]*[A-Za-z(]*)\{(?:[^\n]*\}|[^\n]*)"#, "${1}{ [REDACTED] }"),
+        Rule::after("dup key: ", document).instead(DOCUMENT),
+        Rule::after(r#"keyValue\\*["']?[ \t]*[:=][ \t]*[A-Za-z(]*"#, document).instead(DOCUMENT),
         // SQL Server
-        (r"(duplicate key value is \()[^\n]*(\))", "${1}[REDACTED]${2}"),
-    ])
+        Rule::between(r"duplicate key value is \(", r"[^\n]*", ")", ""),
+    ]
 });
 
-static EMAILS: LazyLock<Vec<Rule>> =
-    LazyLock::new(|| rules([(r"[\p{L}\p{N}._%+'-]+@(?:[\p{L}\p{N}-]+\.)+\p{L}{2,}", REDACTED)]));
+/// Stands where a document was.
+const DOCUMENT: &str = "{ [REDACTED] }";
+
+static EMAIL: LazyLock<Rule> =
+    LazyLock::new(|| Rule::all(r"[\p{L}\p{N}._%+'-]+@(?:[\p{L}\p{N}-]+\.)+\p{L}{2,}"));

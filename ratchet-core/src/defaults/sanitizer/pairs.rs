@@ -1,0 +1,119 @@
+//! Keys with their secret values, in all the ways in which people and programs write them.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::REDACTED;
+use super::rule::{Rule, regex, replace_all, start};
+use super::rules::LOCK_KEY;
+
+/// Names whose value is a secret wherever they stand.
+static KEY: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        r"(?-u: [A-Za-z0-9_.-]* (?:
+          passw(?:or)?d[A-Za-z0-9_-]* | passwort | passphrase | pwd[0-9]* | [_-]pass
+        | secret (?: s | [_-][A-Za-z0-9_-]* | (?:access)?key | value )?
+        | token (?: [_-]? (?: value | secret | key | id ) )?
+        | {LOCK_KEY} | credentials? | connection[_-]?string | [_-]auth
+        | x-(?:amz|goog)-(?:signature|credential|security-token) ) )"
+    )
+});
+
+/// What may stand between a key and its value: `=`, `:`, `=>`; `("key", "value")`; `--key value`.
+static HEAD: LazyLock<String> = LazyLock::new(|| {
+    let key = &*KEY;
+    format!(
+        r#"(?xi) (?:
+              {key} (?:\\*["'])? [\ \t]* (?: => | =+:* | : )
+            | (?-u:\b) pass [\ \t]* =
+            | \( \\*["'] (?: {key} | [a-z-]*authorization ) \\*["'] [\ \t]* ,
+            | -- {key} [\ \t]
+            ) [\ \t]*"#
+    )
+});
+
+static PAIR: LazyLock<Regex> = LazyLock::new(|| {
+    regex(&format!(
+        r#"(?xis) (?: {} ) (?:
+            \[REDACTED\]
+          | \\+"[^"]*"
+          | {QUOTED}
+          | '(?: [^'\\] | \\. | '' )*' | `[^`\n]*` | ["'`][^\n]*
+          | (?: (?: [A-Z_][A-Z0-9_]*\(\s* ){{1,2}} "(?: [^"\\] | \\. )*" (?: ,?\s*\) )*
+              | (?: [\[{{][^\]}}\n]* )? [^\s:"'`] )
+            (?: [^\s"] | "[^\s,}}\]):"] )*
+        )"#,
+        *HEAD
+    ))
+});
+
+static PAIR_HEAD: LazyLock<Regex> = LazyLock::new(|| start(&HEAD));
+
+const QUOTED: &str = r#""(?:[^"\\]|\\.|"")*""#;
+
+static QUOTED_VALUE: LazyLock<Regex> = LazyLock::new(|| regex(&format!(r"(?s)\A{QUOTED}\z")));
+
+/// A number ends where the next member begins, unlike other bare values.
+static JSON_SCALAR: LazyLock<Regex> = LazyLock::new(|| {
+    regex(&format!(
+        r#"(?xi) {} \\*["'] [\ \t]* : [\ \t]* (?: null | true | false | -?[0-9.]+ ) \s*[,}}\]]"#,
+        *KEY
+    ))
+});
+
+static OTHERS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+    vec![
+        Rule::after(&format!(r"(?xi) < {} (?:\s[^>]*)? >", *KEY), "[^<]+"),
+        // `CREATE USER app PASSWORD 'hunter2'`, or a message that quotes one.
+        Rule::after(
+            r"(?i)(?-u:\b)(?:password|passphrase|identified by)[ \t]+",
+            &format!(r"'(?:[^'\\]|\\.|'')*'|{QUOTED}"),
+        ),
+    ]
+});
+
+pub(super) fn strip_pairs(text: String) -> String {
+    let text = replace_all(&JSON_SCALAR, text, strip_scalar);
+    let text = replace_all(&PAIR, text, |pair, out| {
+        let (head, value) = pair.split_at(PAIR_HEAD.find(pair).map_or(0, |head| head.end()));
+        out.push_str(head);
+        strip_value(value, out);
+    });
+    OTHERS.iter().fold(text, |text, rule| rule.apply(text))
+}
+
+fn strip_scalar(pair: &str, out: &mut String) {
+    let (head, value) = pair.split_at(pair.rfind(':').map_or(0, |colon| colon + 1));
+    let secret = value.trim_matches(|c: char| c.is_whitespace() || matches!(c, ',' | '}' | ']'));
+    let behind = value.trim_start().trim_start_matches(secret);
+    out.extend([head, &value[..value.len() - value.trim_start().len()], REDACTED, behind]);
+}
+
+/// Keeps the quotes, so that what was JSON is JSON afterwards.
+fn strip_value(value: &str, out: &mut String) {
+    match value.chars().next() {
+        // What looked like a value was part of `==`.
+        None => {}
+        Some('"') if QUOTED_VALUE.is_match(value) => out.extend(["\"", REDACTED, "\""]),
+        Some('\\') if value.ends_with('"') => out.extend(["\\\"", REDACTED, "\\\""]),
+        Some('"' | '\'' | '`') => out.push_str(REDACTED),
+        Some('[') if value == REDACTED => out.push_str(value),
+        Some(_) => strip_bare(value, out),
+    }
+}
+
+/// What closes a list or a sentence behind a value is not part of it, but brackets that the value opened are.
+fn strip_bare(value: &str, out: &mut String) {
+    let closing = |c| matches!(c, ')' | ']' | '}');
+    let secret =
+        value.trim_end_matches(|c| closing(c) || matches!(c, ',' | ';' | '.' | '>' | '"' | '\'' | '\\'));
+    if matches!(secret, "" | "{" | "[" | "(") {
+        return out.push_str(value);
+    }
+    let opened = secret.matches(['(', '[', '{']).count();
+    let open = opened.saturating_sub(secret.matches(closing).count());
+    let behind = &value[secret.len()..];
+    let own = behind.match_indices(closing).take(open).last().map_or(0, |(bracket, _)| bracket + 1);
+    out.extend([REDACTED, &behind[own..]]);
+}

@@ -1,0 +1,81 @@
+use regex::Regex;
+
+use super::REDACTED;
+
+/// What a secret looks like, and what stands around it and stays.
+///
+/// A match is found as a whole and taken apart afterwards: groups would make the search many times slower.
+pub(super) struct Rule {
+    whole: Regex,
+    before: Option<Regex>,
+    /// How the text behind the secret begins.
+    behind: Option<&'static str>,
+    instead: &'static str,
+}
+
+impl Rule {
+    /// A secret that is known by its own looks.
+    pub(super) fn all(secret: &str) -> Self {
+        Self { whole: regex(secret), before: None, behind: None, instead: REDACTED }
+    }
+
+    /// A secret that is known by what stands before it.
+    pub(super) fn after(before: &str, secret: &str) -> Self {
+        let whole = regex(&format!("(?:{before})(?:{secret})"));
+        Self { whole, before: Some(start(before)), behind: None, instead: REDACTED }
+    }
+
+    /// Likewise; and behind it must come `behind`, as it is, and then `rest`, in which it does not occur again.
+    pub(super) fn between(before: &str, secret: &str, behind: &'static str, rest: &str) -> Self {
+        let secret = format!("(?:{secret}){}(?:{rest})", regex::escape(behind));
+        Self { behind: Some(behind), ..Self::after(before, &secret) }
+    }
+
+    /// Puts this in the place of the secret.
+    pub(super) fn instead(self, instead: &'static str) -> Self {
+        Self { instead, ..self }
+    }
+
+    pub(super) fn apply(&self, text: String) -> String {
+        replace_all(&self.whole, text, |found, out| {
+            let (before, behind) = self.around(found);
+            out.extend([before, self.instead, behind]);
+        })
+    }
+
+    /// What of a match stays.
+    fn around<'t>(&self, found: &'t str) -> (&'t str, &'t str) {
+        let start =
+            self.before.as_ref().and_then(|before| before.find(found)).map_or(0, |before| before.end());
+        let (before, secret) = found.split_at(start);
+        let behind = self.behind.and_then(|behind| secret.rfind(behind)).map_or("", |end| &secret[end..]);
+        (before, behind)
+    }
+}
+
+/// A pattern of ours.
+pub(super) fn regex(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("patterns are constants and tested")
+}
+
+/// A pattern at the start of a text.
+pub(super) fn start(pattern: &str) -> Regex {
+    regex(&format!(r"\A(?:{pattern})"))
+}
+
+/// Writes something else in the place of each match.
+pub(super) fn replace_all(pattern: &Regex, text: String, write: impl Fn(&str, &mut String)) -> String {
+    let mut matches = pattern.find_iter(&text).peekable();
+    if matches.peek().is_none() {
+        drop(matches);
+        return text;
+    }
+    let (mut out, mut done) = (String::with_capacity(text.len()), 0);
+    for found in matches {
+        out.push_str(&text[done..found.start()]);
+        write(found.as_str(), &mut out);
+        done = found.end();
+    }
+    out.push_str(&text[done..]);
+    out
+}

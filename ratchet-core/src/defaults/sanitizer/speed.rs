@@ -1,0 +1,57 @@
+//! How long the most hostile texts take. `cargo test --release -p ratchet-core --lib speed -- --ignored --nocapture`
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// What rules look for, whole and cut off, and what they run to.
+#[rustfmt::skip]
+const PIECES: &[&str] = &[
+    "a", "0", "é", " ", "\n", "\t", "-", "_", ".", ",", ";", "?", "&", "=", ":", "@", "<", ">", "(", "[", "{", "}", ").",
+    "'", "\"", "`", "\\", "\\\"", "=>", "==\n", "://", "a://", "a:", "a@", "@h.org", "a://b:", "a:///", "?a", "?user=", "&key=\"",
+    "pass", "pass =", "password", "password=", "password:", "password='", "password \"", "--password ", "<password ",
+    "token", "token: {", "token=[", "\"token\": 1", "(\"token\",", "secret", "user", "user id =", ";user=", "Pwd=", "null",
+    "Authorization: ", "Digest ", "Bearer ", "cookie:", "cookie: a=", "-u ", "x-amz-", "jdbc:oracle:thin:", "SOME(", "[REDACTED]",
+    "-----BEGIN A", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC", "MIIEvQIBADANBgkq\n",
+    "eyJaaaaaaaa.", "AKIA", "sk-", "abcdefghijklmnop", "$argon2", "/bot123456:", "hooks.slack.com/a/", "4111 1111 1111 1111", "1234-1",
+    "Key (", "Key (a)=(", ") already exists", "Failing row contains (", "invalid input value for a", "invalid input value for a: \"",
+    "Duplicate entry '", "' for key", "Incorrect a ", "Incorrect a value: '", "Truncated incorrect A value: '", "dup key: {",
+    "keyValue: {", "duplicate key value is (", "identified by '",
+];
+
+/// As many of a piece as make half of the longest text that is looked at.
+fn half(piece: &str) -> String {
+    piece.repeat(MAX_INPUT / 2 / piece.len())
+}
+
+/// The shortest of a few runs: other processes can only make it longer.
+fn time(text: &str) -> Duration {
+    let (sanitizer, failure) = (DefaultErrorSanitizer::default(), JobFailure::new("E", text.to_owned()));
+    let run = || {
+        let begun = Instant::now();
+        sanitizer.sanitize(&failure);
+        begun.elapsed()
+    };
+    (0..3).map(|_| run()).min().unwrap()
+}
+
+#[test]
+#[ignore = "prints figures; for a release build"]
+fn the_slowest_texts_of_two_pieces() {
+    let pairs = PIECES.iter().flat_map(|one| PIECES.iter().map(move |other| (one, other)));
+    let mut took: Vec<(Duration, String)> = pairs
+        .flat_map(|(one, other)| {
+            let mixed = half(&format!("{one}{other}")).repeat(2);
+            let in_turn = half(one) + &half(other);
+            [
+                (time(&mixed), format!("{:?}", [one, other])),
+                (time(&in_turn), format!("{one:?} then {other:?}")),
+            ]
+        })
+        .collect();
+    took.sort_by(|one, other| other.cmp(one));
+    for (took, text) in &took[..20] {
+        println!("{:6.2} ms  {text}", took.as_secs_f64() * 1_000.0);
+    }
+    println!("{:6.2} ms  the median of {}", took[took.len() / 2].0.as_secs_f64() * 1_000.0, took.len());
+}
