@@ -1,35 +1,231 @@
 //! Events, told to whoever listens, after the commit that they are about.
+//!
+//! Each listener has a thread and a queue of its own, so that one that blocks or panics holds up neither the engine nor the
+//! other listeners.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::thread;
+use std::time::Duration;
 
+use futures::future::join_all;
 use ratchet_api::JobEvent;
 use ratchet_api::spi::JobEventListener;
+use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
+use tokio::sync::oneshot;
+
+/// How many events may wait for a listener. What happens while so many wait is not told to it.
+const QUEUE: usize = 16_384;
 
 /// Who listens.
 #[derive(Clone, Default)]
-pub(crate) struct Events(Arc<RwLock<Vec<Arc<dyn JobEventListener>>>>);
+pub(crate) struct Events(Arc<RwLock<Vec<Post>>>);
+
+/// A listener and what it has still to hear.
+struct Post {
+    listener: Arc<dyn JobEventListener>,
+    queue: Sender<Letter>,
+    missed: AtomicU64,
+}
+
+enum Letter {
+    Event(Arc<JobEvent>),
+    /// Everything before this was told.
+    Mark(oneshot::Sender<()>),
+}
 
 impl Events {
     pub(crate) fn add(&self, listener: Arc<dyn JobEventListener>) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).push(listener);
+        let (queue, letters) = channel(QUEUE);
+        let heard = Arc::clone(&listener);
+        let thread = thread::Builder::new().name("ratchet-listener".to_owned());
+        if let Err(error) = thread.spawn(move || listen(&*heard, letters)) {
+            return tracing::error!(%error, "there is no thread for a listener; it hears nothing");
+        }
+        let post = Post { listener, queue, missed: AtomicU64::new(0) };
+        self.0.write().unwrap_or_else(PoisonError::into_inner).push(post);
     }
 
     /// Removes a listener; answers whether it was there.
     pub(crate) fn remove(&self, listener: &Arc<dyn JobEventListener>) -> bool {
-        let mut listeners = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let before = listeners.len();
-        listeners.retain(|other| !Arc::ptr_eq(other, listener));
-        listeners.len() < before
+        let mut posts = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let before = posts.len();
+        posts.retain(|post| !Arc::ptr_eq(&post.listener, listener));
+        posts.len() < before
     }
 
-    /// Tells everyone. A listener that panics is not heard of by the others, nor by the engine.
+    /// Tells everyone, and waits for nobody.
     pub(crate) fn publish(&self, event: &JobEvent) {
-        let listeners = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
-        for listener in listeners {
-            if catch_unwind(AssertUnwindSafe(|| listener.on_event(event))).is_err() {
-                tracing::error!(job = %event.header.job_id, "a listener panicked");
-            }
+        let posts = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if posts.is_empty() {
+            return;
         }
+        let event = Arc::new(event.clone());
+        posts.iter().for_each(|post| post.send(&event));
+    }
+
+    /// Waits until every listener has heard what was told so far, or `limit` has passed.
+    pub(crate) async fn heard(&self, limit: Duration) {
+        let queues: Vec<Sender<Letter>> = {
+            let posts = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            posts.iter().map(|post| post.queue.clone()).collect()
+        };
+        if tokio::time::timeout(limit, join_all(queues.into_iter().map(mark))).await.is_err() {
+            tracing::warn!("a listener has not heard every event");
+        }
+    }
+}
+
+/// Completes when everything that waits in a queue was told.
+async fn mark(queue: Sender<Letter>) {
+    let (told, heard) = oneshot::channel();
+    if queue.send(Letter::Mark(told)).await.is_ok() {
+        let _ = heard.await;
+    }
+}
+
+impl Post {
+    fn send(&self, event: &Arc<JobEvent>) {
+        match self.queue.try_send(Letter::Event(Arc::clone(event))) {
+            Ok(()) => match self.missed.swap(0, Ordering::Relaxed) {
+                0 => {}
+                missed => tracing::warn!(missed, "a listener was too slow for these events"),
+            },
+            Err(TrySendError::Full(_)) => {
+                if self.missed.fetch_add(1, Ordering::Relaxed) == 0 {
+                    tracing::warn!("a listener is too slow and misses events");
+                }
+            }
+            // Its thread ends only when this is dropped.
+            Err(TrySendError::Closed(_)) => {}
+        }
+    }
+}
+
+/// Tells one listener what arrives for it, until it is removed. After a panic it goes on with the next event.
+fn listen(listener: &dyn JobEventListener, mut letters: Receiver<Letter>) {
+    while let Some(letter) = letters.blocking_recv() {
+        match letter {
+            Letter::Event(event) => {
+                if catch_unwind(AssertUnwindSafe(|| listener.on_event(&event))).is_err() {
+                    tracing::error!(job = %event.header.job_id, "a listener panicked");
+                }
+            }
+            // Nobody may wait any more.
+            Letter::Mark(told) => drop(told.send(())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use ratchet_api::{EventHeader, JobEventKind, JobId, JobPriority, JobType, Timestamp};
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    struct Calls<F>(F);
+
+    impl<F: Fn(&JobEvent) + Send + Sync + 'static> JobEventListener for Calls<F> {
+        fn on_event(&self, event: &JobEvent) {
+            (self.0)(event);
+        }
+    }
+
+    fn listener(f: impl Fn(&JobEvent) + Send + Sync + 'static) -> Arc<dyn JobEventListener> {
+        Arc::new(Calls(f))
+    }
+
+    fn failed(attempt: u32) -> JobEvent {
+        let header = EventHeader {
+            job_id: JobId::generate(),
+            business_key: None,
+            job_type: JobType::Single,
+            priority: JobPriority::Normal,
+            node: None,
+            at: Timestamp::node_now(),
+        };
+        JobEvent::new(header, JobEventKind::Failed { error: String::new(), attempt })
+    }
+
+    fn attempt(event: &JobEvent) -> u32 {
+        match event.kind {
+            JobEventKind::Failed { attempt, .. } => attempt,
+            _ => 0,
+        }
+    }
+
+    /// A listener that keeps what it hears.
+    fn keeps(events: &Events) -> mpsc::Receiver<u32> {
+        let (tell, told) = mpsc::channel();
+        events.add(listener(move |event| tell.send(attempt(event)).unwrap()));
+        told
+    }
+
+    // shows: S116
+    #[tokio::test]
+    async fn every_listener_hears_everything_in_order() {
+        let events = Events::default();
+        let (one, other) = (keeps(&events), keeps(&events));
+        (1..=100).for_each(|attempt| events.publish(&failed(attempt)));
+        events.heard(LONG).await;
+        assert_eq!(one.try_iter().collect::<Vec<_>>(), (1..=100).collect::<Vec<_>>());
+        assert_eq!(other.try_iter().count(), 100);
+    }
+
+    // shows: S116
+    #[tokio::test]
+    async fn a_listener_that_panics_hears_the_next_event_and_the_others_all() {
+        let events = Events::default();
+        let (tell, told) = mpsc::channel();
+        events.add(listener(move |event| {
+            assert_ne!(attempt(event), 1, "on purpose");
+            tell.send(attempt(event)).unwrap();
+        }));
+        let other = keeps(&events);
+        (1..=2).for_each(|attempt| events.publish(&failed(attempt)));
+        events.heard(LONG).await;
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), [2]);
+        assert_eq!(other.try_iter().collect::<Vec<_>>(), [1, 2]);
+    }
+
+    // shows: S116
+    #[tokio::test]
+    async fn a_listener_that_blocks_misses_events_and_holds_up_nobody() {
+        let events = Events::default();
+        let (unblock, blocked) = mpsc::channel::<()>();
+        let (tell, told) = mpsc::channel();
+        let blocked = std::sync::Mutex::new(blocked);
+        events.add(listener(move |event| {
+            let _ = blocked.lock().unwrap().recv();
+            tell.send(attempt(event)).unwrap();
+        }));
+        let published = u32::try_from(QUEUE).unwrap() + 100;
+        (1..=published).for_each(|attempt| events.publish(&failed(attempt)));
+        drop(unblock);
+        events.heard(LONG).await;
+        let heard = told.try_iter().count();
+        assert!((QUEUE..QUEUE + 100).contains(&heard), "it heard {heard} of {published}");
+        events.publish(&failed(7));
+        events.heard(LONG).await;
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), [7], "and goes on");
+    }
+
+    // shows: S116
+    #[tokio::test]
+    async fn a_listener_that_was_removed_is_told_nothing_more() {
+        let events = Events::default();
+        let (tell, told) = mpsc::channel();
+        let removed = listener(move |event| tell.send(attempt(event)).unwrap());
+        events.add(Arc::clone(&removed));
+        assert!(events.remove(&removed));
+        assert!(!events.remove(&removed), "it is gone");
+        events.publish(&failed(1));
+        drop(removed);
+        assert!(told.recv().is_err(), "nothing, and then its thread is gone");
     }
 }
