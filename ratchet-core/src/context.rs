@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ struct Inner {
     attempt: u32,
     deadline: Option<Instant>,
     cancelled: CancellationToken,
+    /// Whether the body knows that it should stop.
+    noticed: AtomicBool,
     journal: Journal,
     client: Client,
     trace: Option<TraceContext>,
@@ -104,6 +107,7 @@ impl JobContext {
             attempt,
             deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             cancelled,
+            noticed: AtomicBool::new(false),
             journal,
             client,
             trace,
@@ -196,14 +200,24 @@ impl JobContext {
         cause.as_ref()
     }
 
-    /// Completes when the body should stop: its job was cancelled, its time is up, or the node loses its lease.
+    /// Completes when the body should stop: its job was cancelled, its time is up, its node loses its lease, or its node
+    /// stops and will not wait much longer. What a body returns once it knows that does not count; in the last case the
+    /// job goes back with nothing consumed.
     pub async fn cancelled(&self) {
         self.0.cancelled.cancelled().await;
+        self.0.noticed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the body should stop; for loops that block.
+    /// Whether the body should stop; for loops that block. See [`cancelled`](Self::cancelled).
     pub fn is_cancelled(&self) -> bool {
-        self.0.cancelled.is_cancelled()
+        let cancelled = self.0.cancelled.is_cancelled();
+        self.0.noticed.fetch_or(cancelled, Ordering::Relaxed);
+        cancelled
+    }
+
+    /// Whether the body knows that it should stop.
+    pub(crate) fn noticed(&self) -> bool {
+        self.0.noticed.load(Ordering::Relaxed)
     }
 
     /// How much time is left; `None` without a limit.

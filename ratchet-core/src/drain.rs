@@ -1,6 +1,7 @@
 //! Stopping in good order: nothing new is taken, what runs may end.
 
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 /// How far a node is with stopping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,11 +22,20 @@ pub(crate) struct Drain {
     readiness: watch::Sender<Readiness>,
     /// Whether this node may still write what it holds.
     lease: watch::Sender<bool>,
+    /// Set when bodies are told to end, because the deadline is near.
+    pub(crate) closing: CancellationToken,
+    /// Set when nobody wants to wait for bodies.
+    pub(crate) hurry: CancellationToken,
 }
 
 impl Default for Drain {
     fn default() -> Self {
-        Self { readiness: watch::Sender::new(Readiness::Starting), lease: watch::Sender::new(true) }
+        Self {
+            readiness: watch::Sender::new(Readiness::Starting),
+            lease: watch::Sender::new(true),
+            closing: CancellationToken::new(),
+            hurry: CancellationToken::new(),
+        }
     }
 }
 

@@ -26,6 +26,7 @@ mod outcome;
 mod poller;
 mod registry;
 mod scheduler;
+mod signal;
 mod task;
 mod trace;
 
@@ -48,4 +49,5 @@ pub use scheduler::{
     Bulk, Client, Enqueue, IntoEnqueue, JobFunction, JobTarget, KeyTaken, Ratchet, Scheduler,
     SchedulerBuilder, StartError, Steered, Stepper,
 };
+pub use signal::shutdown_signal;
 pub use trace::{InvalidTraceParent, TraceContext, TraceParent};

@@ -6,6 +6,7 @@ pub(crate) mod slots;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use ratchet_api::{HandBackReason, JobClaim};
 use tokio_util::task::TaskTracker;
 
@@ -27,12 +28,14 @@ impl Coordinator {
 
     /// Begins an attempt at each. A claim for which there is no place after all goes back untouched.
     pub(crate) async fn accept(&self, claims: Vec<JobClaim>) {
+        let mut unwanted = Vec::new();
         for claim in claims {
             match self.engine.slots.take(&claim.queue).filter(|_| self.engine.drain.takes_work()) {
                 Some(place) => self.begin(claim, place),
-                None => hand_back(&self.engine, &claim).await,
+                None => unwanted.push(claim),
             }
         }
+        join_all(unwanted.iter().map(|claim| hand_back(&self.engine, claim))).await;
     }
 
     fn begin(&self, claim: JobClaim, place: Place) {

@@ -109,7 +109,7 @@ impl Poller {
 }
 
 /// What a lost reply took is ours, and nobody else's until our lease ends.
-async fn adopt(engine: &Engine, coordinator: &Coordinator) -> StoreResult<()> {
+pub(crate) async fn adopt(engine: &Engine, coordinator: &Coordinator) -> StoreResult<()> {
     let owned = engine.store.owned(&engine.owner).await?;
     coordinator.accept(owned.into_iter().filter(|claim| !engine.runs(claim.id)).collect()).await;
     Ok(())

@@ -4,6 +4,7 @@ mod builder;
 mod bulk;
 pub(crate) mod client;
 mod enqueue;
+mod lifecycle;
 mod many;
 mod stepper;
 
@@ -14,22 +15,21 @@ pub use enqueue::Enqueue;
 pub use many::IntoEnqueue;
 pub use stepper::Stepper;
 
-use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::{fmt, io};
 
-use ratchet_api::spi::{JobEventListener, SchedulerLifecycleHook};
+use ratchet_api::spi::JobEventListener;
 use ratchet_api::store::JobStore;
 use ratchet_api::{NodeInfo, Owner};
-use tokio::task::JoinHandle;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 
-use crate::cluster::heartbeat::Heartbeat;
-use crate::coordinator::Coordinator;
+use self::lifecycle::Lifecycle;
 use crate::coordinator::slots::Slots;
 use crate::drain::Readiness;
 use crate::engine::{Engine, Plugs};
-use crate::poller::Poller;
+use crate::signal::Signals;
 
 /// The way in.
 #[derive(Clone, Copy, Debug)]
@@ -57,47 +57,27 @@ impl Ratchet {
     }
 }
 
-/// A running node. It is also a [`Client`]. Dropping it stops the node without waiting; [`stop`](Self::stop) waits.
+/// A running node. It is also a [`Client`]. Dropping it begins to stop the node, as [`stop`](Self::stop) does, and waits for
+/// nothing.
 pub struct Scheduler {
     client: Client,
     engine: Arc<Engine>,
-    coordinator: Arc<Coordinator>,
-    hooks: Vec<Arc<dyn SchedulerLifecycleHook>>,
-    parts: Mutex<Option<MovingParts>>,
-}
-
-/// What moves by itself.
-struct MovingParts {
-    poller: JoinHandle<()>,
-    heartbeat: Heartbeat,
+    /// Taken by whoever stops it first.
+    lifecycle: Mutex<Option<Lifecycle>>,
+    stopped: CancellationToken,
+    runtime: Handle,
 }
 
 impl Scheduler {
-    async fn start(mut builder: SchedulerBuilder) -> Result<Self, StartError> {
-        let hooks = std::mem::take(&mut builder.hooks);
-        for hook in &hooks {
-            hook.before_start().await.map_err(StartError::Hook)?;
-        }
-        let owner = owner(&builder);
-        let info = node_info(&builder, &owner);
-        let strategy = builder.strategy_or_default();
-        let engine = Arc::new(engine(builder, owner)?);
-        let client = engine.client();
-
-        engine.store.join(&info, engine.options.node.lease).await?;
-        let heartbeat = Heartbeat::start(Arc::clone(&engine))?;
-        let bell = Arc::clone(&engine.bell);
-        let listener = Arc::new(move || bell.notify_one());
-        engine.plugs.cluster.register_wakeup_listener(listener).await?;
-        let coordinator = Arc::new(Coordinator::new(Arc::clone(&engine)));
-        let poller = Poller::new(Arc::clone(&engine), Arc::clone(&coordinator), strategy);
-        let poller = tokio::spawn(poller.run());
-        engine.drain.advance(Readiness::Ready);
-        let parts = Mutex::new(Some(MovingParts { poller, heartbeat }));
-        for hook in &hooks {
-            warn_if_refused(hook.after_start().await);
-        }
-        Ok(Self { client, engine, coordinator, hooks, parts })
+    async fn start(builder: SchedulerBuilder) -> Result<Self, StartError> {
+        let (engine, lifecycle) = Lifecycle::start(builder).await?;
+        Ok(Self {
+            client: engine.client(),
+            engine,
+            lifecycle: Mutex::new(Some(lifecycle)),
+            stopped: CancellationToken::new(),
+            runtime: Handle::current(),
+        })
     }
 
     /// Whether it takes work: for a readiness probe, which should say no before anything stops.
@@ -110,46 +90,72 @@ impl Scheduler {
         &self.engine.owner
     }
 
-    /// Tells this listener every event from now on.
+    /// Tells this listener every event from now on, on a thread of its own. One that is too slow misses events; one
+    /// that panics is told the next.
     pub fn add_listener(&self, listener: Arc<dyn JobEventListener>) {
         self.engine.events.add(listener);
     }
 
-    /// Tells it none any more; `false` if it was not told any.
+    /// Tells it nothing that happens from now on; `false` if it was not told any.
     pub fn remove_listener(&self, listener: &Arc<dyn JobEventListener>) -> bool {
         self.engine.events.remove(listener)
     }
 
-    /// Stops in good order: takes nothing new, lets what runs end within the drain timeout, gives the rest up, so that it
-    /// goes back with nothing consumed, stops the heartbeat last, and leaves the cluster. A second call does nothing.
+    /// Takes nothing new from now on. What runs goes on, and the node lives until [`stop`](Self::stop).
+    pub fn drain(&self) {
+        self.engine.drain.advance(Readiness::Draining);
+    }
+
+    /// Stops in good order: takes nothing new, hands back what has not started, and lets what runs end within
+    /// `drain_timeout`. Shortly before that (`cancel_grace`) bodies are told by
+    /// [`JobContext::cancelled`](crate::JobContext::cancelled); those that still run then are given up and their jobs go
+    /// back, with nothing consumed. The heartbeat stops last. Nothing that the store or a hook does makes it last much
+    /// longer. Whoever calls it again waits for the same end.
+    ///
+    /// # Cancellation safety
+    /// The node stops also if nobody waits for it.
     pub async fn stop(&self) {
-        let Some(parts) = self.parts.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
-        for hook in &self.hooks {
-            warn_if_refused(hook.before_stop().await);
+        self.begin_to_stop();
+        self.stopped.cancelled().await;
+    }
+
+    /// Stops without waiting for what runs: bodies are given up at once and their jobs go back, with nothing consumed. Also
+    /// for a stop that is under way.
+    pub async fn stop_now(&self) {
+        self.engine.drain.hurry.cancel();
+        self.stop().await;
+    }
+
+    /// Works until the process is asked to end by SIGTERM or SIGINT (Ctrl-C), and then [stops](Self::stop). At a second
+    /// signal it stops [at once](Self::stop_now). Also returns when somebody else has stopped it.
+    ///
+    /// # Errors
+    /// If the operating system does not tell about signals.
+    pub async fn run_until_signal(&self) -> io::Result<()> {
+        let mut signals = Signals::listen()?;
+        tokio::select! {
+            () = self.stopped.cancelled() => return Ok(()),
+            () = signals.next() => tracing::info!("asked to end; waiting for what runs"),
         }
-        let engine = &self.engine;
-        engine.drain.advance(Readiness::Draining);
-        // It ends by itself once it sees that; what it has claimed meanwhile goes back.
-        let _ = parts.poller.await;
-        let timeout = engine.options.execution.drain_timeout;
-        if tokio::time::timeout(timeout, self.coordinator.idle()).await.is_err() {
-            tracing::warn!(?timeout, "jobs still run; they are given up and go back");
-            engine.abort.cancel();
-            let grace = engine.options.timeout.cancel_grace.max(Duration::from_secs(1));
-            if tokio::time::timeout(grace, self.coordinator.idle()).await.is_err() {
-                tracing::error!("some jobs cannot be handed back; another node runs them after the lease");
+        tokio::select! {
+            () = self.stop() => {}
+            () = signals.next() => {
+                tracing::warn!("asked to end again; what runs is given up");
+                self.stop_now().await;
             }
         }
-        engine.clear_caches();
-        engine.plugs.cluster.shutdown().await;
-        parts.heartbeat.stop().await;
-        if let Err(error) = engine.store.leave(&engine.owner).await {
-            tracing::warn!(%error, "the node's row stays until its lease ends");
-        }
-        engine.drain.advance(Readiness::Stopped);
-        for hook in &self.hooks {
-            warn_if_refused(hook.after_stop().await);
-        }
+        Ok(())
+    }
+
+    fn begin_to_stop(&self) {
+        let lifecycle = self.lifecycle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(lifecycle) = lifecycle else { return };
+        // Also if the runtime ends before the stop does.
+        let stopped = self.stopped.clone().drop_guard();
+        self.runtime.spawn(async move {
+            lifecycle.stop().await;
+            drop(stopped);
+        });
     }
 }
 
@@ -163,7 +169,7 @@ impl Deref for Scheduler {
 
 impl Drop for Scheduler {
     fn drop(&mut self) {
-        self.engine.drain.advance(Readiness::Draining);
+        self.begin_to_stop();
     }
 }
 
@@ -174,12 +180,6 @@ impl fmt::Debug for Scheduler {
             .field("store", &self.engine.store.name())
             .field("readiness", &self.readiness())
             .finish_non_exhaustive()
-    }
-}
-
-fn warn_if_refused(hook: Result<(), ratchet_api::spi::HookError>) {
-    if let Err(error) = hook {
-        tracing::warn!(%error, "a lifecycle hook failed");
     }
 }
 

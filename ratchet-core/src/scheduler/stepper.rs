@@ -3,15 +3,20 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::join_all;
 use ratchet_api::store::ClaimRequest;
 use ratchet_api::{Beat, JobClaim, StoreResult};
 
+use super::lifecycle::Hooks;
 use super::{Client, SchedulerBuilder, StartError, engine, node_info, owner};
 use crate::drain::Readiness;
 use crate::engine::Engine;
 use crate::task::Attempt;
+
+/// How long listeners may take to hear what happened in a step.
+const HEARD: Duration = Duration::from_secs(5);
 
 /// A node that works only when it is told to: nothing happens between two calls, and a call returns when everything
 /// that was due is done. For tests, and for processes that run what is due and then end. It is also a [`Client`].
@@ -20,10 +25,13 @@ use crate::task::Attempt;
 pub struct Stepper {
     client: Client,
     engine: Arc<Engine>,
+    hooks: Hooks,
 }
 
 impl Stepper {
     pub(super) async fn start(mut builder: SchedulerBuilder) -> Result<Self, StartError> {
+        let hooks = Hooks::of(&mut builder);
+        hooks.before_start().await?;
         for queue in builder.options.execution.queues.values_mut() {
             queue.rate_limit_per_minute = None;
         }
@@ -32,7 +40,8 @@ impl Stepper {
         let engine = Arc::new(engine(builder, owner)?);
         engine.store.join(&info, engine.options.node.lease).await?;
         engine.drain.advance(Readiness::Ready);
-        Ok(Self { client: engine.client(), engine })
+        hooks.after_start().await;
+        Ok(Self { client: engine.client(), engine, hooks })
     }
 
     /// Runs everything that is due, and what becomes due by that, until nothing is. Answers how many attempts that
@@ -45,6 +54,7 @@ impl Stepper {
         loop {
             let claims = self.claim().await?;
             if claims.is_empty() {
+                self.engine.events.heard(HEARD).await;
                 return Ok(attempts);
             }
             attempts += claims.len();
@@ -74,8 +84,12 @@ impl Stepper {
     /// # Errors
     /// If the store fails.
     pub async fn stop(self) -> StoreResult<()> {
+        let limit = self.engine.options.execution.drain_timeout;
+        self.hooks.before_stop(limit).await;
+        let left = self.engine.store.leave(&self.engine.owner).await;
         self.engine.drain.advance(Readiness::Stopped);
-        self.engine.store.leave(&self.engine.owner).await.map(drop)
+        self.hooks.after_stop(limit).await;
+        left.map(drop)
     }
 }
 

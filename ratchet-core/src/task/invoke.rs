@@ -10,7 +10,7 @@ use ratchet_api::options::TimeoutOptions;
 use ratchet_api::spi::{Bean, ExecutorProvider};
 use ratchet_api::{JobFailure, JsonText, QueueName};
 use tokio::sync::oneshot;
-use tokio::time::sleep_until;
+use tokio::time::{sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::JobContext;
@@ -41,6 +41,8 @@ pub(crate) struct Invocation<'a> {
     pub(crate) options: &'a TimeoutOptions,
     pub(crate) timeout: Option<Duration>,
     pub(crate) token: &'a CancellationToken,
+    /// Set when the node is about to stop and tells its bodies so.
+    pub(crate) closing: &'a CancellationToken,
     /// Set when the node does not wait for it any more.
     pub(crate) abort: &'a CancellationToken,
     /// Goes along with a body that blocks, because nothing can stop it.
@@ -50,12 +52,17 @@ pub(crate) struct Invocation<'a> {
 impl Invocation<'_> {
     /// Runs the body until it ends, its time is up, or it was told to stop and did not within the grace.
     pub(crate) async fn run(self) -> Ended {
-        let (ctx, options, timeout, token, abort) =
-            (self.ctx, self.options, self.timeout, self.token, self.abort);
+        let (ctx, options, timeout) = (self.ctx, self.options, self.timeout);
+        let (token, closing, abort) = (self.token, self.closing, self.abort);
+        // A body that ends early because its node is about to stop has not done its work.
+        let returned = |result| match closing.is_cancelled() && ctx.noticed() {
+            true => Ended::GivenUp,
+            false => Ended::Returned(result),
+        };
         let mut body = Box::pin(self.body());
         tokio::select! {
             biased;
-            result = &mut body => return Ended::Returned(result),
+            result = &mut body => return returned(result),
             limit = time_is_up(ctx, options, timeout) => {
                 token.cancel();
                 tracing::warn!(?limit, "the job takes longer than its timeout and is stopped");
@@ -69,9 +76,14 @@ impl Invocation<'_> {
             }
             () = token.cancelled() => {}
         }
-        match tokio::time::timeout(options.cancel_grace, body).await {
-            Ok(result) => Ended::Returned(result),
-            Err(_) => Ended::Stopped,
+        tokio::select! {
+            biased;
+            result = &mut body => returned(result),
+            () = abort.cancelled() => Ended::GivenUp,
+            () = sleep(options.cancel_grace) => match closing.is_cancelled() {
+                true => Ended::GivenUp,
+                false => Ended::Stopped,
+            }
         }
     }
 

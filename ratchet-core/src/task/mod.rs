@@ -123,6 +123,7 @@ async fn steps(
     let call = engine.plugs.resolver.to_invocation(payload);
     let call =
         call.map_err(|error| Stop::Failed(JobFailure::new("UndecodablePayload", error.to_string())))?;
+    gates::drain(engine)?;
 
     engine.publish(claim, JobEventKind::Started);
     engine.plugs.metrics.started(payload.target(), claim.picked_at.since(claim.scheduled_time));
@@ -136,6 +137,7 @@ async fn steps(
         options: &engine.options.timeout,
         timeout: engine.timeout(job),
         token,
+        closing: &engine.drain.closing,
         abort: &engine.abort,
         slot,
     };
