@@ -1,6 +1,6 @@
 //! Steering by hand: cancel, pause, resume, retry, pick up.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use async_trait::async_trait;
 use ratchet_api::store::{
@@ -121,9 +121,12 @@ impl State {
         let reopened = self.refused_because_of(target.id);
         let revived: Vec<JobId> = reopened.iter().flat_map(|(_, _, revived)| *revived).collect();
         let all = || std::iter::once(&target.id).chain(&revived);
+        let mut reserved = HashMap::new();
         for id in all() {
-            let key = self.jobs.get(id).and_then(|row| row.job.spec.business_key.as_ref());
-            if let Some(holder) = self.holder(key, None) {
+            let Some(key) = self.jobs.get(id).and_then(|row| row.job.spec.business_key.as_ref()) else {
+                continue;
+            };
+            if let Some(holder) = self.holder(Some(key), None).or_else(|| reserved.insert(key, *id)) {
                 return RetryVerdict::KeyTaken { holder };
             }
         }

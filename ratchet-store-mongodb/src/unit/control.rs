@@ -1,6 +1,6 @@
 //! Steering by hand: cancel, pause, resume, retry; and what else a unit changes: schedules, batches, permits.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use bson::Document;
 use ratchet_api::store::{
@@ -144,11 +144,17 @@ impl Unit<'_> {
         let reopened = self.refused_because_of(target.id).await?;
         let revived: Vec<JobId> = reopened.iter().flat_map(|(_, _, revived)| *revived).collect();
         let all: Vec<JobId> = std::iter::once(target.id).chain(revived.iter().copied()).collect();
-        let key_of = |id: &JobId| self.job(*id)?.spec.business_key.clone();
-        let keys: Vec<String> = all.iter().filter_map(key_of).collect();
-        self.load_holders(revived.iter().filter_map(key_of).collect()).await?;
-        if let Some(holder) = keys.iter().find_map(|key| self.holder(Some(key), None)) {
-            return Ok(RetryVerdict::KeyTaken { holder });
+        let keyed = |id: &JobId| Some((*id, self.job(*id)?.spec.business_key.clone()?));
+        let keys: Vec<(JobId, String)> = all.iter().filter_map(keyed).collect();
+        self.load_holders(
+            keys.iter().filter(|(id, _)| *id != target.id).map(|(_, key)| key.clone()).collect(),
+        )
+        .await?;
+        let mut reserved = HashMap::new();
+        for (id, key) in keys {
+            if let Some(holder) = self.holder(Some(&key), None).or_else(|| reserved.insert(key, id)) {
+                return Ok(RetryVerdict::KeyTaken { holder });
+            }
         }
         self.load_batches(
             all.iter().filter_map(|id| self.job(*id)?.spec.batch).map(job_id).collect::<Vec<_>>(),

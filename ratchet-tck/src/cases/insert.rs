@@ -55,6 +55,7 @@ cases! { "insert";
     children_that_arrive_together_are_all_counted_until_the_batch_closes: ["insert.batch_closed", "batch.close"] [172];
     a_superseded_job_makes_way_and_hands_over_its_key: ["insert.supersede"] [155];
     superseding_cancels_what_waited_for_the_old_job: ["insert.supersede", "batch.counters"] [36];
+    a_successor_cannot_wait_for_what_it_replaces: ["insert.supersede", "insert.edge_ended"] [];
     a_job_that_has_started_or_ended_is_not_superseded: ["insert.supersede", "insert.atomic"] [];
     a_successor_that_is_refused_leaves_the_old_job_in_place: ["insert.supersede", "insert.atomic"] [];
     a_race_to_supersede_one_job_has_one_winner: ["insert.supersede"] [];

@@ -30,6 +30,7 @@ cases! { "retry";
     a_parent_that_succeeded_meanwhile_still_counts: ["retry.dependents"] [];
     a_join_that_still_waits_counts_on_the_revived_parent_again: ["retry.dependents"] [];
     a_dependent_whose_key_is_taken_keeps_its_parent_dead: ["retry.key", "retry.dependents"] [];
+    jobs_with_one_key_are_not_revived_together: ["retry.key", "retry.dependents"] [184];
     a_stale_retry_does_nothing: ["retry.stale"] [38];
     of_two_retries_at_once_one_counts: ["retry.revived"] [38];
 }
@@ -358,6 +359,24 @@ pub async fn a_dependent_whose_key_is_taken_keeps_its_parent_dead(fx: Fixture) {
     let before = find_all(&node, &ids).await;
     assert_eq!(revive(&node, ids[0]).await, RetryVerdict::KeyTaken { holder });
     assert_eq!(find_all(&node, &ids).await, before);
+}
+
+pub async fn jobs_with_one_key_are_not_revived_together(fx: Fixture) {
+    let node = fx.node("a").await;
+    for (parent, dependents) in
+        [(keyed("own"), vec![keyed("own")]), (job(), vec![keyed("shared"), keyed("shared")])]
+    {
+        let mut ids = vec![node.insert(parent.clone()).await];
+        finish(&node, &node.take(ids[0]).await, dead("boom"), vec![]).await;
+        for dependent in dependents {
+            let edges = vec![on_success(&parent, &dependent)];
+            ids.extend(store(&node, [dependent], edges).await);
+        }
+        let before = find_all(&node, &ids).await;
+        let verdict = revive(&node, ids[0]).await;
+        assert!(matches!(verdict, RetryVerdict::KeyTaken { holder } if ids.contains(&holder)), "{verdict:?}");
+        assert_eq!(find_all(&node, &ids).await, before);
+    }
 }
 
 pub async fn a_stale_retry_does_nothing(fx: Fixture) {

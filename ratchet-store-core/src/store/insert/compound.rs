@@ -113,7 +113,7 @@ impl Around {
 
     /// Writes it all; `false` if a key went to someone else since the look, so that it must be undone.
     async fn write(
-        self,
+        mut self,
         session: &mut Session<'_>,
         submission: &Submission,
         now: Timestamp,
@@ -124,6 +124,8 @@ impl Around {
         }
         if let Some(old) = submission.supersedes {
             self.supersede(session, &mut follow, old).await?;
+            // That may have ended a parent.
+            self.jobs = hold(session, &outside_jobs(submission).collect::<Vec<_>>()).await?;
         }
         let fates = store(session, &columns(submission), Some(now)).await?;
         if fates.iter().any(|fate| !fate.stored) {

@@ -60,6 +60,26 @@ pub(super) async fn superseding_cancels_what_waited_for_the_old_job(fx: Fixture)
     assert_eq!((progress.total, progress.failed), (1, 1));
 }
 
+pub(super) async fn a_successor_cannot_wait_for_what_it_replaces(fx: Fixture) {
+    let node = fx.node("a").await;
+    for depth in 0..2 {
+        let mut chain = vec![node.insert(job()).await];
+        let follower = job();
+        chain.push(follower.spec.id);
+        assert_eq!(node.submit(after(chain[0], follower)).await, Inserted::New);
+        let successor = job();
+        let new = successor.spec.id;
+        let mut submission = after(chain[depth], successor);
+        submission.supersedes = Some(chain[0]);
+        assert_eq!(node.submit(submission).await, Inserted::New);
+        assert_eq!(
+            node.status(new).await,
+            JobStatus::Canceled,
+            "nobody would ever release it: depth {depth}"
+        );
+    }
+}
+
 pub(super) async fn a_job_that_has_started_or_ended_is_not_superseded(fx: Fixture) {
     let node = fx.node("a").await;
     for life in Life::ENDED.into_iter().chain([Life::Running, Life::CancelRequested]) {
