@@ -11,6 +11,7 @@ use ratchet_core::defaults::PackagePrefixClassPolicy;
 use ratchet_core::{Client, Ratchet, Readiness, Scheduler, SchedulerBuilder};
 use tokio::sync::Notify;
 
+use crate::MakePlace;
 use crate::lines::{self, Line};
 use crate::place::Place;
 
@@ -40,11 +41,17 @@ pub struct Node {
 /// What a case gets.
 pub struct Fixture {
     place: Arc<dyn Place>,
+    make: MakePlace,
 }
 
 impl Fixture {
-    pub(crate) fn new(place: Arc<dyn Place>) -> Self {
-        Self { place }
+    pub(crate) fn new(place: Arc<dyn Place>, make: MakePlace) -> Self {
+        Self { place, make }
+    }
+
+    /// Makes more stores of this kind.
+    pub(crate) fn make(&self) -> MakePlace {
+        self.make
     }
 
     /// One more connection to the store.

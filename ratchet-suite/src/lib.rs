@@ -8,6 +8,7 @@
 mod cases;
 mod fixture;
 mod lines;
+mod model;
 
 /// What the README shows compiles.
 #[cfg(doctest)]
@@ -63,7 +64,7 @@ fn run_case(case: &Case, make: MakePlace) -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let place: Arc<dyn Place> = make().await.into();
-        (case.run)(Fixture::new(Arc::clone(&place))).await;
+        (case.run)(Fixture::new(Arc::clone(&place), make)).await;
         place.remove().await;
     });
     Ok(())

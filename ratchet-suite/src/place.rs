@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
+use ratchet_api::StoreClock;
 use ratchet_api::store::JobStore;
 use ratchet_store_core::{Dialect, Statement};
 use ratchet_store_memory::MemoryStore;
 use ratchet_store_postgres::{Namespace, PostgresOptions, PostgresStore};
-use ratchet_store_sqlite::SqliteStore;
+use ratchet_store_sqlite::{SqliteOptions, SqliteStore};
 use sqlx::{Connection as _, PgConnection};
 use tempfile::TempDir;
 
@@ -16,7 +17,12 @@ use tempfile::TempDir;
 #[async_trait]
 pub trait Place: Send + Sync + 'static {
     /// One more connection.
-    async fn connect(&self) -> Arc<dyn JobStore>;
+    async fn connect(&self) -> Arc<dyn JobStore> {
+        self.connect_at(StoreClock::Server).await
+    }
+
+    /// One more connection, deciding by this clock.
+    async fn connect_at(&self, clock: StoreClock) -> Arc<dyn JobStore>;
 
     /// Removes it with all that is in it.
     async fn remove(&self) {}
@@ -29,8 +35,8 @@ pub fn memory() -> BoxFuture<'static, Box<dyn Place>> {
 
 #[async_trait]
 impl Place for MemoryStore {
-    async fn connect(&self) -> Arc<dyn JobStore> {
-        Arc::new(self.clone())
+    async fn connect_at(&self, clock: StoreClock) -> Arc<dyn JobStore> {
+        Arc::new(Self::connect(self, clock))
     }
 }
 
@@ -43,8 +49,11 @@ struct File(TempDir);
 
 #[async_trait]
 impl Place for File {
-    async fn connect(&self) -> Arc<dyn JobStore> {
-        Arc::new(SqliteStore::open(self.0.path().join("jobs.db")).await.expect("the file opens"))
+    async fn connect_at(&self, clock: StoreClock) -> Arc<dyn JobStore> {
+        let mut options = SqliteOptions::default();
+        options.clock = clock;
+        let file = self.0.path().join("jobs.db");
+        Arc::new(SqliteStore::open_with(file, options).await.expect("the file opens"))
     }
 }
 
@@ -71,8 +80,9 @@ pub fn postgres_url() -> String {
 
 #[async_trait]
 impl Place for Schema {
-    async fn connect(&self) -> Arc<dyn JobStore> {
+    async fn connect_at(&self, clock: StoreClock) -> Arc<dyn JobStore> {
         let mut options = PostgresOptions::default();
+        options.clock = clock;
         options.namespace = self.0.clone();
         options.connections = 4;
         Arc::new(PostgresStore::connect(&postgres_url(), options).await.expect("the store opens"))

@@ -34,8 +34,13 @@ enum Command {
     /// Servers that are up already are used and left up. The last line is the sum of all tests.
     #[command(after_help = "Examples:\n  \
         cargo xtask test\n  \
+        cargo xtask test --long     many more sequences of the life-cycle model, each time others\n  \
         RATCHET_TEST_POSTGRES_URL=postgres://me@db/test cargo xtask test     use your own server")]
-    Test,
+    Test {
+        /// Run what is random for longer than a change should have to wait
+        #[arg(long)]
+        long: bool,
+    },
     /// The conformance suite of stores: run it, list it, check it against the contract and with mutants
     Tck(tck::TckCommand),
     /// Benchmarks of stores and of the engine on durable servers, which it starts and stops by itself
@@ -57,7 +62,7 @@ fn main() -> ExitCode {
     let workspace = workspace();
     let outcome = match &Cli::parse().command {
         Command::Servers(command) => servers::run(command, &workspace),
-        Command::Test => test::test(&workspace),
+        Command::Test { long } => test::test(&workspace, *long),
         Command::Tck(command) => tck::run(command, &workspace),
         Command::Bench(command) => bench::run(command, &workspace),
         Command::Requirements(command) => requirements::run(command, &workspace),

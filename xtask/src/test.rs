@@ -28,15 +28,18 @@ const POOLER: (&str, &[Name]) = ("postgres", &[Name::Pgbouncer]);
 /// The integration test that runs the conformance suite of a store.
 const SUITE: &str = "tck";
 
+/// Tells tests that they may take longer.
+const LONG: &str = "RATCHET_LONG";
+
 /// Starts the servers that the stores need, runs all tests, and stops what it started.
-pub(crate) fn test(workspace: &Path) -> Result<()> {
+pub(crate) fn test(workspace: &Path, long: bool) -> Result<()> {
     let packages = members(workspace)?;
     let needed = servers_for(&packages);
     let before = servers::running(workspace)?;
     let outcome = if needed.is_empty() { Ok(Vec::new()) } else { servers::up(workspace, &needed, false) };
     let result = outcome
         .context("the tests cannot run without their servers")
-        .and_then(|running| run(workspace, &packages, &running));
+        .and_then(|running| run(workspace, &packages, &running, long));
     // Also after a failure to start: some of them may be up.
     let ours: Vec<Name> = needed.into_iter().filter(|name| !before.contains(name)).collect();
     let stopped = if ours.is_empty() { Ok(()) } else { servers::down(workspace, &ours, false) };
@@ -78,7 +81,7 @@ pub(crate) fn crate_of(store: &str) -> String {
     format!("ratchet-store-{store}")
 }
 
-fn run(workspace: &Path, packages: &[String], running: &[Running]) -> Result<Tally> {
+fn run(workspace: &Path, packages: &[String], running: &[Running], long: bool) -> Result<Tally> {
     let begun = Instant::now();
     let binaries = build(workspace)?;
     let (reader, writer) = std::io::pipe()?;
@@ -91,7 +94,8 @@ fn run(workspace: &Path, packages: &[String], running: &[Running]) -> Result<Tal
         // One pipe for both: cargo's headings and the tests' results must stay in order.
         .stdout(writer.try_clone()?)
         .stderr(writer)
-        .envs(running.iter().map(|server| (server.name.variable(), &server.url)));
+        .envs(running.iter().map(|server| (server.name.variable(), &server.url)))
+        .envs(long.then_some((LONG, "1")));
     let mut child = command.spawn().context("cannot run cargo test")?;
     // Holds the writing ends of the pipe: reading would never end.
     drop(command);

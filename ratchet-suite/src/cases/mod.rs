@@ -3,6 +3,7 @@
 mod attempt;
 mod bodies;
 mod control;
+mod life_cycle;
 mod queues;
 mod submit;
 
@@ -10,5 +11,7 @@ use crate::Case;
 
 /// Every case.
 pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
-    [attempt::CASES, bodies::CASES, control::CASES, queues::CASES, submit::CASES].into_iter().flatten()
+    [attempt::CASES, bodies::CASES, control::CASES, life_cycle::CASES, queues::CASES, submit::CASES]
+        .into_iter()
+        .flatten()
 }
