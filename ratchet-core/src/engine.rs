@@ -10,8 +10,8 @@ use ratchet_api::spi::{
 };
 use ratchet_api::store::{JobStore, Loaded, Permit, PermitRequest};
 use ratchet_api::{
-    ErrorRecord, EventHeader, Fence, Job, JobClaim, JobEvent, JobEventKind, JobFailure, JobId, Outcome,
-    Owner, Sanitized, StoreResult, Timestamp, Verdict,
+    ErrorRecord, EventHeader, Fence, Job, JobClaim, JobEvent, JobEventKind, JobFailure, JobId, Owner,
+    Sanitized, StoreResult, Timestamp,
 };
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +21,7 @@ use crate::coalesce::Coalescer;
 use crate::coordinator::slots::Slots;
 use crate::drain::Drain;
 use crate::events::Events;
+use crate::exchange::Exchange;
 use crate::journal::Journal;
 use crate::poller::alarm::Alarm;
 use crate::registry::Registry;
@@ -63,7 +64,7 @@ pub(crate) struct Engine {
     pub(crate) alarm: Arc<Alarm>,
     pub(crate) journal: Journal,
     pub(crate) loads: Coalescer<(JobId, Fence), Loaded>,
-    pub(crate) commits: Coalescer<Outcome, Verdict>,
+    pub(crate) exchange: Exchange,
     pub(crate) permits: Coalescer<PermitRequest, Permit>,
     /// Set when bodies that still run are given up, because the node stops.
     pub(crate) abort: CancellationToken,
@@ -87,9 +88,7 @@ impl Engine {
             loads: Coalescer::new(MOST, LANES, Arc::clone(&store), |store, claims| async move {
                 store.load(&claims).await
             }),
-            commits: Coalescer::new(MOST, LANES, mine(), |(store, owner), outcomes| async move {
-                store.commit(&owner, &outcomes).await
-            }),
+            exchange: Exchange::new(&store, &owner),
             permits: Coalescer::new(MOST, 1, mine(), |(store, owner), requests| async move {
                 store.acquire(&owner, &requests).await
             }),

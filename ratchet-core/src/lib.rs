@@ -18,6 +18,7 @@ mod coordinator;
 mod drain;
 mod engine;
 mod events;
+mod exchange;
 mod failure;
 mod handle;
 mod journal;

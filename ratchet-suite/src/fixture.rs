@@ -61,8 +61,17 @@ impl Fixture {
 
     /// Starts a node that may run everything below `test.`.
     pub async fn node(&self, set_up: impl FnOnce(SchedulerBuilder) -> SchedulerBuilder) -> Node {
+        self.node_on(self.store().await, set_up).await
+    }
+
+    /// Likewise, through a store that is not quite the plain one.
+    pub async fn node_on(
+        &self,
+        store: Arc<dyn JobStore>,
+        set_up: impl FnOnce(SchedulerBuilder) -> SchedulerBuilder,
+    ) -> Node {
         let told = Told::default();
-        let builder = Ratchet::builder_shared(self.store().await);
+        let builder = Ratchet::builder_shared(store);
         let builder = builder.class_policy(PackagePrefixClassPolicy::allow(["test."]));
         let builder = builder.configure(|options| options.timeout.cancel_grace = Duration::from_millis(50));
         let scheduler = set_up(builder).listener(told.clone()).start().await.expect("the node starts");

@@ -66,5 +66,5 @@ async fn attempt(engine: Arc<Engine>, claim: JobClaim, place: Place, running: Ru
 async fn hand_back(engine: &Engine, claim: &JobClaim) {
     let released = Conclusion::HandBack { delay: Duration::ZERO, reason: HandBackReason::Released };
     let outcome = bare(claim, &released, None);
-    insist(engine, "hand_back", || engine.commits.send(outcome.clone())).await;
+    insist(engine, "hand_back", || engine.exchange.commit(outcome.clone())).await;
 }

@@ -69,10 +69,8 @@ impl Poller {
 
     /// Claims as many as there is room for. Answers how long to wait if there is no more.
     async fn look(&mut self) -> Duration {
-        let asked = self.engine.slots.room(self.engine.options.polling.batch_size as usize, self.looks);
-        self.looks = self.looks.wrapping_add(1);
-        match self.claim(&asked).await {
-            Ok(claims) => {
+        match self.claim().await {
+            Ok((asked, claims)) => {
                 learn(&mut self.more, &asked, &claims);
                 let batch_size = asked.iter().map(|queue| queue.limit).sum();
                 let signal = PollSignal::Polled { claimed: claims.len(), batch_size };
@@ -88,24 +86,31 @@ impl Poller {
         }
     }
 
-    async fn claim(&mut self, asked: &[QueueLimit]) -> StoreResult<Vec<JobClaim>> {
+    /// Answers also what was asked for.
+    async fn claim(&mut self) -> StoreResult<(Vec<QueueLimit>, Vec<JobClaim>)> {
         if self.unsure {
             adopt(&self.engine, &self.coordinator).await?;
             self.unsure = false;
         }
-        if asked.is_empty() {
-            return Ok(Vec::new());
-        }
-        let engine = &self.engine;
-        let boost = engine.options.store.priority_boost_interval;
-        let mut request = ClaimRequest::of_queues(engine.owner.clone(), asked.to_vec());
-        request.boost_interval = Some(boost).filter(|interval| !interval.is_zero());
-        engine.store.claim(&request).await.inspect_err(|_| self.unsure = true)
+        self.looks = self.looks.wrapping_add(1);
+        let (engine, looks) = (Arc::clone(&self.engine), self.looks);
+        let claimed = self.engine.exchange.claim(move || request(&engine, looks)).await;
+        let (request, claims) = claimed.inspect_err(|_| self.unsure = true)?;
+        Ok((request.queues, claims))
     }
 
     fn delay(&mut self, signal: PollSignal) -> Duration {
         self.strategy.next_delay(signal, self.engine.slots.load(), Instant::now())
     }
+}
+
+/// As much as there is room for.
+fn request(engine: &Engine, looks: usize) -> ClaimRequest {
+    let room = engine.slots.room(engine.options.polling.batch_size as usize, looks);
+    let boost = engine.options.store.priority_boost_interval;
+    let mut request = ClaimRequest::of_queues(engine.owner.clone(), room);
+    request.boost_interval = Some(boost).filter(|interval| !interval.is_zero());
+    request
 }
 
 /// What a lost reply took is ours, and nobody else's until our lease ends.

@@ -270,7 +270,7 @@ fn early(engine: &Engine, target: &str, stop: Stop) -> Option<Conclusion> {
 async fn settle_unloaded(engine: &Engine, claim: &JobClaim, stop: Stop) {
     let Some(conclusion) = early(engine, "", stop) else { return };
     let outcome = outcome::bare(claim, &conclusion, None);
-    if let Some(verdict) = insist(engine, "commit", || engine.commits.send(outcome.clone())).await {
+    if let Some(verdict) = insist(engine, "commit", || engine.exchange.commit(outcome.clone())).await {
         publish(engine, claim, &conclusion, verdict, None);
     }
 }
@@ -286,7 +286,7 @@ async fn record(
     loop {
         let run_now = run.map(|(started, ran_for)| Run { started_ago: started.elapsed(), ran_for });
         let outcome = outcome::of(claim, &subject.job, &subject.edges, conclusion, run_now);
-        match insist(engine, "commit", || engine.commits.send(outcome.clone())).await {
+        match insist(engine, "commit", || engine.exchange.commit(outcome.clone())).await {
             None => return,
             Some(Verdict::EdgesChanged(edges)) => subject.edges = edges,
             Some(verdict) => {

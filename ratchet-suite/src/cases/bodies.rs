@@ -130,7 +130,10 @@ async fn a_body_that_blocks_too_long_is_told_to_stop_and_its_late_result_is_igno
     let (node, _, _, stopped) = bodies(&fx).await;
     let error = failed(&node, Bodies::job().block()).await;
     assert!(error.starts_with("Timeout: "), "{error}");
-    assert!(stopped.load(Ordering::SeqCst), "it was told");
+    // It is told, and notices in its own time.
+    while !stopped.load(Ordering::SeqCst) {
+        tokio::task::yield_now().await;
+    }
     node.stop().await;
 }
 

@@ -3,6 +3,7 @@
 mod attempt;
 mod bodies;
 mod control;
+mod faults;
 mod life_cycle;
 mod queues;
 mod submit;
@@ -11,7 +12,14 @@ use crate::Case;
 
 /// Every case.
 pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
-    [attempt::CASES, bodies::CASES, control::CASES, life_cycle::CASES, queues::CASES, submit::CASES]
-        .into_iter()
-        .flatten()
+    let areas = [
+        attempt::CASES,
+        bodies::CASES,
+        control::CASES,
+        faults::CASES,
+        life_cycle::CASES,
+        queues::CASES,
+        submit::CASES,
+    ];
+    areas.into_iter().flatten()
 }

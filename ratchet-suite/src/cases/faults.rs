@@ -1,0 +1,100 @@
+//! A store that does what it is asked for and does not always say so.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_api::store::{CancelVerdict, ClaimRequest, JobClaimStore, JobStore, JobTerminalStore, Target};
+use ratchet_api::{
+    JobClaim, JobEventKind, JobStatus, Outcome, Owner, Sanitized, StoreError, StoreErrorKind, StoreResult,
+    Verdict,
+};
+use ratchet_core::jobs;
+
+use crate::Fixture;
+
+crate::cases! {
+    lost_replies_lose_no_job_and_repeat_none;
+}
+
+/// Loses every third reply about claims and outcomes.
+struct Forgetful {
+    inner: Arc<dyn JobStore>,
+    calls: AtomicU32,
+}
+
+impl Forgetful {
+    fn reply<T>(&self, done: StoreResult<T>) -> StoreResult<T> {
+        match self.calls.fetch_add(1, Ordering::SeqCst) % 3 {
+            2 => Err(StoreError::new(StoreErrorKind::Transient, "reply", "it was lost")),
+            _ => done,
+        }
+    }
+}
+
+#[async_trait]
+impl JobTerminalStore for Forgetful {
+    async fn commit(&self, owner: &Owner, outcomes: &[Outcome]) -> StoreResult<Vec<Verdict>> {
+        self.reply(self.inner.commit(owner, outcomes).await)
+    }
+    async fn cancel(&self, jobs: &[Target], reason: &Sanitized) -> StoreResult<Vec<CancelVerdict>> {
+        self.inner.cancel(jobs, reason).await
+    }
+}
+
+#[async_trait]
+impl JobClaimStore for Forgetful {
+    async fn claim(&self, request: &ClaimRequest) -> StoreResult<Vec<JobClaim>> {
+        self.reply(self.inner.claim(request).await)
+    }
+    async fn owned(&self, owner: &Owner) -> StoreResult<Vec<JobClaim>> {
+        self.inner.owned(owner).await
+    }
+    async fn commit_and_claim(
+        &self,
+        owner: &Owner,
+        outcomes: &[Outcome],
+        request: &ClaimRequest,
+    ) -> StoreResult<(Vec<Verdict>, Vec<JobClaim>)> {
+        self.reply(self.inner.commit_and_claim(owner, outcomes, request).await)
+    }
+}
+
+ratchet_api::delegate_store!(Forgetful => inner:
+    StoreInfo, JobCrudStore, JobRetryStore, JobPauseStore, JobBatchStatusStore, JobBulkStore, BatchStore, LockStore,
+    NodeStore, ArchiveStore, ExecutionStore, JobLogStore, TagStore, WorkflowConditionStore, BatchMetricsStore,
+    DlqAlertStore, ResourcePermitStore, RecurringStore, JobQueryStore);
+
+#[derive(Clone, Default)]
+struct Counter(Arc<AtomicU32>);
+
+#[jobs(target = "test.Counted")]
+impl Counter {
+    #[job]
+    async fn count(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+async fn lost_replies_lose_no_job_and_repeat_none(fx: Fixture) {
+    let store = Forgetful { inner: fx.store().await, calls: AtomicU32::new(0) };
+    let counter = Counter::default();
+    let bean = counter.clone();
+    let node = fx.node_on(Arc::new(store), |builder| {
+        builder.bean(bean).configure(|options| {
+            options.execution.queue("default").slots = 10;
+            options.polling.error_delay = Duration::from_millis(50);
+            options.retry.drain_interval = Duration::from_millis(50);
+        })
+    });
+    let node = node.await;
+    let jobs = node.enqueue_many((0..200).map(|_| Counter::job().count())).await.expect("stored");
+    node.told_times(200, |kind| matches!(kind, JobEventKind::Completed { .. })).await;
+    for job in jobs {
+        let job = job.expect("stored").job().await.expect("read").expect("there");
+        assert_eq!((job.status, job.attempts, job.crash_count), (JobStatus::Succeeded, 0, 0));
+    }
+    assert_eq!(counter.0.load(Ordering::SeqCst), 200, "each ran once");
+    node.stop().await;
+}
