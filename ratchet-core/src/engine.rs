@@ -1,7 +1,6 @@
 //! What the parts of a running node share.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use ratchet_api::options::RatchetOptions;
 use ratchet_api::spi::{
@@ -25,6 +24,7 @@ use crate::exchange::Exchange;
 use crate::journal::Journal;
 use crate::poller::alarm::Alarm;
 use crate::registry::Registry;
+use crate::running::RunningJobs;
 use crate::task::UnknownTargets;
 
 /// The most items in one call to the store.
@@ -69,7 +69,7 @@ pub(crate) struct Engine {
     /// Set when bodies that still run are given up, because the node stops.
     pub(crate) abort: CancellationToken,
     client: OnceLock<Client>,
-    running: Mutex<HashMap<JobId, CancellationToken>>,
+    pub(crate) running: RunningJobs,
     pub(crate) unknown: UnknownTargets,
 }
 
@@ -98,7 +98,7 @@ impl Engine {
             bell: Arc::default(),
             abort: CancellationToken::new(),
             client: OnceLock::new(),
-            running: Mutex::default(),
+            running: RunningJobs::default(),
             unknown: UnknownTargets::default(),
             store,
             owner,
@@ -119,40 +119,6 @@ impl Engine {
     pub(crate) fn error_record(&self, target: &str, failure: &JobFailure) -> ErrorRecord {
         let class = Sanitized::new(&*self.plugs.sanitizer, &JobFailure::new("", failure.class()));
         ErrorRecord::new(target, class, Sanitized::new(&*self.plugs.sanitizer, failure))
-    }
-
-    /// Notes that a job runs here; answers what tells its body to stop.
-    pub(crate) fn begin(self: &Arc<Self>, job: JobId) -> Running {
-        let token = CancellationToken::new();
-        self.running().insert(job, token.clone());
-        Running { engine: Arc::clone(self), job, token }
-    }
-
-    /// Tells the body of a job to stop, if it runs here.
-    pub(crate) fn stop(&self, job: JobId) -> bool {
-        match self.running().get(&job) {
-            Some(token) => {
-                token.cancel();
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// Whether a job runs here.
-    pub(crate) fn runs(&self, job: JobId) -> bool {
-        self.running().contains_key(&job)
-    }
-
-    /// Tells every body to stop.
-    pub(crate) fn stop_all(&self) {
-        for token in self.running().values() {
-            token.cancel();
-        }
-    }
-
-    fn running(&self) -> std::sync::MutexGuard<'_, HashMap<JobId, CancellationToken>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets what was only kept to be quick or polite.
@@ -177,19 +143,6 @@ impl Engine {
     pub(crate) fn timeout(&self, job: &Job) -> Option<std::time::Duration> {
         let limit = job.spec.timeout.unwrap_or(self.options.timeout.default_timeout);
         (!limit.is_zero()).then_some(limit)
-    }
-}
-
-/// A job that runs here. When this goes, nobody can tell its body to stop any more.
-pub(crate) struct Running {
-    engine: Arc<Engine>,
-    job: JobId,
-    pub(crate) token: CancellationToken,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.engine.running().remove(&self.job);
     }
 }
 

@@ -26,6 +26,7 @@ mod log;
 mod outcome;
 mod poller;
 mod registry;
+mod running;
 mod scheduler;
 mod signal;
 mod task;

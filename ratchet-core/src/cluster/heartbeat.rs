@@ -99,7 +99,7 @@ impl Pulse {
     /// Stops bodies whose jobs were cancelled elsewhere, and looks for work whose wakeup was lost.
     fn hear(&self, reply: &BeatReply) {
         for job in &reply.cancel_requested {
-            self.engine.stop(*job);
+            self.engine.running.stop(*job);
         }
         if reply.due_work {
             self.engine.bell.notify_one();
@@ -111,6 +111,6 @@ impl Pulse {
         tracing::error!(why, "the lease of this node is lost; its jobs are stopped");
         self.engine.drain.set_lease(false);
         self.engine.drain.advance(Readiness::Draining);
-        self.engine.stop_all();
+        self.engine.running.stop_all();
     }
 }

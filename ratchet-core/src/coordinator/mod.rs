@@ -11,8 +11,9 @@ use ratchet_api::{HandBackReason, JobClaim};
 use tokio_util::task::TaskTracker;
 
 use self::slots::Place;
-use crate::engine::{Engine, Running, insist};
+use crate::engine::{Engine, insist};
 use crate::outcome::{Conclusion, bare};
+use crate::running::Running;
 use crate::task::Attempt;
 
 /// Runs claimed jobs.
@@ -41,7 +42,7 @@ impl Coordinator {
     fn begin(&self, claim: JobClaim, place: Place) {
         let (engine, queue) = (Arc::clone(&self.engine), claim.queue.clone());
         // From now on, not from when it is first polled: whoever reconciles must see it.
-        let running = engine.begin(claim.id);
+        let running = engine.running.begin(claim.id, claim.fence);
         let attempt = self.attempts.track_future(attempt(engine, claim, place, running));
         self.engine.plugs.executor.spawn(&queue, Box::pin(attempt));
     }

@@ -116,7 +116,9 @@ fn request(engine: &Engine, looks: usize) -> ClaimRequest {
 /// What a lost reply took is ours, and nobody else's until our lease ends.
 pub(crate) async fn adopt(engine: &Engine, coordinator: &Coordinator) -> StoreResult<()> {
     let owned = engine.store.owned(&engine.owner).await?;
-    coordinator.accept(owned.into_iter().filter(|claim| !engine.runs(claim.id)).collect()).await;
+    coordinator
+        .accept(owned.into_iter().filter(|claim| !engine.running.has(claim.id, claim.fence)).collect())
+        .await;
     Ok(())
 }
 

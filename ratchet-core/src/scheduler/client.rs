@@ -75,7 +75,7 @@ impl Client {
             events: engine.events.clone(),
             stop: Arc::new(move |job: JobId| {
                 if let Some(engine) = running.upgrade() {
-                    engine.stop(job);
+                    engine.running.stop(job);
                 }
             }),
             bell: Arc::clone(&engine.bell),

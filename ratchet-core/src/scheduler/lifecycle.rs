@@ -161,7 +161,7 @@ impl Lifecycle {
         }
         tracing::info!("jobs still run; their bodies are told to end");
         engine.drain.closing.cancel();
-        engine.stop_all();
+        engine.running.stop_all();
         tokio::select! {
             biased;
             () = &mut quiet => return,

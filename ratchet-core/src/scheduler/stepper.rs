@@ -72,7 +72,7 @@ impl Stepper {
 
     fn attempt(&self, claim: JobClaim) -> Option<impl Future<Output = ()> + use<>> {
         let (engine, place) = (Arc::clone(&self.engine), self.engine.slots.take(&claim.queue)?);
-        let running = engine.begin(claim.id);
+        let running = engine.running.begin(claim.id, claim.fence);
         Some(async move {
             let slot = place.slot().await;
             Attempt { engine, claim, slot, running }.run().await;

@@ -20,8 +20,9 @@ use tracing::field::{Empty, display};
 
 use crate::context::Opening;
 use crate::coordinator::slots::Slot;
-use crate::engine::{Engine, Running, insist};
+use crate::engine::{Engine, insist};
 use crate::outcome::{self, Conclusion};
+use crate::running::Running;
 use crate::{JobContext, TraceContext};
 use decide::{Decision, RetryTerms, decide};
 use invoke::{Ended, Invocation};
@@ -79,6 +80,7 @@ impl Attempt {
 
     async fn run_in_span(self) {
         let Self { engine, claim, slot, running } = self;
+        running.turn().await;
         let subject = match load(&engine, &claim).await {
             Ok(subject) => subject,
             Err(stop) => return settle_unloaded(&engine, &claim, stop).await,

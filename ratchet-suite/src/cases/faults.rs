@@ -10,7 +10,7 @@ use ratchet_api::{
     JobClaim, JobEventKind, JobStatus, Outcome, Owner, Sanitized, StoreError, StoreErrorKind, StoreResult,
     Verdict,
 };
-use ratchet_core::jobs;
+use ratchet_core::{JobContext, JobFailure, jobs};
 
 use crate::Fixture;
 
@@ -71,9 +71,14 @@ struct Counter(Arc<AtomicU32>);
 
 #[jobs(target = "test.Counted")]
 impl Counter {
-    #[job]
-    async fn count(&self) {
+    /// Fails at first, and is tried again at once.
+    #[job(max_retries = 1)]
+    async fn count(&self, ctx: &JobContext) -> Result<(), JobFailure> {
         self.0.fetch_add(1, Ordering::SeqCst);
+        match ctx.attempt() {
+            1 => Err(JobFailure::new("Told", "to fail").retry_after(Duration::ZERO)),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -89,12 +94,20 @@ async fn lost_replies_lose_no_job_and_repeat_none(fx: Fixture) {
         })
     });
     let node = node.await;
-    let jobs = node.enqueue_many((0..200).map(|_| Counter::job().count())).await.expect("stored");
-    node.told_times(200, |kind| matches!(kind, JobEventKind::Completed { .. })).await;
+    let jobs = node.enqueue_many((0..100).map(|_| Counter::job().count())).await.expect("stored");
+    node.told_times(100, |kind| matches!(kind, JobEventKind::Completed { .. })).await;
     for job in jobs {
-        let job = job.expect("stored").job().await.expect("read").expect("there");
-        assert_eq!((job.status, job.attempts, job.crash_count), (JobStatus::Succeeded, 0, 0));
+        let id = job.expect("stored").id();
+        let job = node.until(id, |_| true).await;
+        assert_eq!((job.status, job.attempts, job.crash_count), (JobStatus::Succeeded, 1, 0));
+        let told = node.kinds_of(id);
+        let ends: Vec<_> = told.iter().filter(|kind| !kind.starts_with("Retrying")).collect();
+        let order = ["Started", "Failed", "Started", "Completed"];
+        assert!(
+            ends.len() == 4 && ends.iter().zip(order).all(|(kind, name)| kind.starts_with(name)),
+            "{told:?}"
+        );
     }
-    assert_eq!(counter.0.load(Ordering::SeqCst), 200, "each ran once");
+    assert_eq!(counter.0.load(Ordering::SeqCst), 200, "each ran twice");
     node.stop().await;
 }
