@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -12,7 +13,7 @@ use ratchet_store_core::{Dialect, Statement, Value};
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgRow};
 use sqlx::query::Query;
 use sqlx::{
-    Arguments as _, Connection as _, Decode, PgConnection, Postgres, Row as _, SqlStr, Type, TypeInfo as _,
+    Arguments as _, Column as _, Connection as _, Decode, PgConnection, Postgres, Row as _, SqlStr, Type,
     ValueRef as _,
 };
 use uuid::Uuid;
@@ -133,7 +134,7 @@ impl Connection for PgLink<'_> {
         let begun = Instant::now();
         let rows = query.fetch_all(self.connection()).await?;
         self.note_use(begun.elapsed());
-        Ok(rows.into_iter().map(|row| Box::new(PgCells(row)) as Box<dyn Row>).collect())
+        Ok(rows.into_iter().map(|row| Box::new(PgCells::new(row)) as Box<dyn Row>).collect())
     }
 
     async fn execute(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<u64, sqlx::Error> {
@@ -196,14 +197,31 @@ fn unless_null<T>(column: &[Option<T>]) -> &[Option<T>] {
 }
 
 /// A row that sqlx read.
-struct PgCells(PgRow);
+struct PgCells {
+    row: PgRow,
+    /// The column after the one that was read last. Rows are mostly read in the order of their columns, and a look
+    /// costs less than a search.
+    next: AtomicUsize,
+}
 
 impl PgCells {
+    fn new(row: PgRow) -> Self {
+        Self { row, next: AtomicUsize::new(0) }
+    }
+
+    fn place(&self, column: &str) -> Result<usize, Problem> {
+        let next = self.next.load(Ordering::Relaxed);
+        let is_next = self.row.columns().get(next).is_some_and(|found| found.name() == column);
+        let place = if is_next { next } else { self.row.try_column(column)?.ordinal() };
+        self.next.store(place + 1, Ordering::Relaxed);
+        Ok(place)
+    }
+
     fn cell<T>(&self, column: &str) -> Result<Option<T>, Problem>
     where
         T: for<'d> Decode<'d, Postgres> + Type<Postgres>,
     {
-        Ok(self.0.try_get(column)?)
+        Ok(self.row.try_get(self.place(column)?)?)
     }
 }
 
@@ -213,15 +231,20 @@ impl Row for PgCells {
     }
 
     fn int(&self, column: &str) -> Result<Option<i64>, Problem> {
-        let raw = self.0.try_get_raw(column)?;
+        let raw = self.row.try_get_raw(self.place(column)?)?;
         if raw.is_null() {
             return Ok(None);
         }
-        Ok(Some(match raw.type_info().name() {
-            "INT2" => <i16 as Decode<Postgres>>::decode(raw)?.into(),
-            "INT4" => <i32 as Decode<Postgres>>::decode(raw)?.into(),
-            "INT8" => <i64 as Decode<Postgres>>::decode(raw)?,
-            other => return Err(format!("{other} is no whole number").into()),
+        let kind = raw.type_info();
+        Ok(Some(match () {
+            () if <i64 as Type<Postgres>>::compatible(&kind) => <i64 as Decode<Postgres>>::decode(raw)?,
+            () if <i16 as Type<Postgres>>::compatible(&kind) => {
+                <i16 as Decode<Postgres>>::decode(raw)?.into()
+            }
+            () if <i32 as Type<Postgres>>::compatible(&kind) => {
+                <i32 as Decode<Postgres>>::decode(raw)?.into()
+            }
+            () => return Err(format!("{kind} is no whole number").into()),
         }))
     }
 

@@ -1,10 +1,11 @@
 //! Taking jobs.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_api::store::{ClaimRequest, JobClaimStore};
-use ratchet_api::{JobClaim, JobId, Outcome, Owner, QueueLimit, QueueName, StoreResult, Verdict};
+use ratchet_api::{JobClaim, JobId, Outcome, Owner, QueueLimit, StoreResult, Verdict};
 
 use super::SqlStore;
 use crate::driver::Row;
@@ -64,9 +65,16 @@ async fn claim(session: &mut Session<'_>, request: &ClaimRequest) -> StoreResult
         claims.extend(more);
         missed = still > 0;
     }
-    let place = |queue: &QueueName| request.queues.iter().position(|part| part.queue == *queue);
-    claims.sort_by_key(|claim| place(&claim.queue));
+    claims.sort_by_cached_key(|claim| rank(claim, request));
     Ok(claims)
+}
+
+/// The order of a claim: queues as they were asked for, and in each the best first.
+fn rank(claim: &JobClaim, request: &ClaimRequest) -> impl Ord + use<> {
+    let queue = request.queues.iter().position(|part| part.queue == claim.queue);
+    let waited = claim.picked_at.since(claim.scheduled_time);
+    let boosted = claim.priority.boosted(waited, request.boost_interval);
+    (queue, Reverse(boosted), claim.scheduled_time, claim.id)
 }
 
 /// What is left to take.

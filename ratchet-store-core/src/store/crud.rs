@@ -73,17 +73,18 @@ async fn load(session: &mut Session<'_>, claims: &[(JobId, Fence)]) -> StoreResu
         .await?;
     let mut loaded = vec![Loaded::Lost; claims.len()];
     for row in &rows {
-        loaded[place(session.op(), Cells(row))?] = loaded_row(session.op(), Cells(row))?;
+        let place = place(session.op(), Cells(row))?;
+        loaded[place] = loaded_row(session.op(), Cells(row), claims[place])?;
     }
     add_edges(session, &mut loaded).await?;
     Ok(loaded)
 }
 
-fn loaded_row(op: &'static str, cells: Cells<'_>) -> StoreResult<Loaded> {
+fn loaded_row(op: &'static str, cells: Cells<'_>, (id, fence): (JobId, Fence)) -> StoreResult<Loaded> {
     if cells.must(op, "cancel_requested")? {
         return Ok(Loaded::CancelRequested);
     }
-    Ok(match row::job(cells) {
+    Ok(match row::held(cells, id, fence) {
         Ok(job) => Loaded::Job(Box::new(job), Vec::new()),
         Err(problem) => Loaded::Corrupt(problem.to_string()),
     })

@@ -143,6 +143,7 @@ statements! {
     end_waiting: "job/end_waiting.sql";
 
     insert_jobs: "insert/jobs.sql";
+    insert_bare: "insert/bare.sql";
     undo_keys: "insert/undo_keys.sql";
     look: "insert/look.sql";
 
@@ -151,6 +152,7 @@ statements! {
     pick_up: "claim/pick_up.sql";
 
     settle: "commit/settle.sql";
+    succeed: "commit/succeed.sql";
     recorded: "commit/recorded.sql";
 
     decide_edges: "edge/decide.sql";

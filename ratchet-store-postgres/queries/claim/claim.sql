@@ -1,4 +1,4 @@
--- Takes the best due jobs of some queues. docs/stores/postgresql.md explains each step.
+-- Takes the best due jobs of some queues, in no order. docs/stores/postgresql.md explains each step.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::timestamptz, date_trunc('milliseconds', statement_timestamp())) AS now
 ),
@@ -19,24 +19,17 @@ wanted AS MATERIALIZED (
 -- among the first of each level; a few more are read because others may hold some of them.
 heads AS MATERIALIZED (
     SELECT
-        w.place AS queue_place,
-        h.job_id,
-        row_number() OVER (
-            PARTITION BY w.place
-            ORDER BY
-                level + CASE
-                    WHEN :boost_ms::bigint > 0
-                    THEN (date_part('epoch', c.now - h.scheduled_time) * 1000)::bigint / :boost_ms::bigint
-                    ELSE 0
-                END DESC,
-                h.scheduled_time,
-                h.job_id
-        ) AS place
+        w.place AS queue_place, h.tid, h.scheduled_time, h.job_id,
+        level + CASE
+            WHEN :boost_ms::bigint > 0
+            THEN (date_part('epoch', c.now - h.scheduled_time) * 1000)::bigint / :boost_ms::bigint
+            ELSE 0
+        END AS boosted
     FROM wanted w
     CROSS JOIN clock c
     CROSS JOIN generate_series(0, 4) AS level
     CROSS JOIN LATERAL (
-        SELECT q.job_id, q.scheduled_time
+        SELECT q.ctid AS tid, q.scheduled_time, q.job_id
         FROM ratchet.scheduler_job_queue q
         WHERE q.queue = w.queue AND q.priority = level AND q.status = 'PENDING' AND q.blocked_by = 0
           AND q.scheduled_time <= c.now
@@ -44,41 +37,39 @@ heads AS MATERIALIZED (
         LIMIT w.lim + :spare::bigint
     ) h
 ),
--- In their order and by primary key, until the limit is reached; what others hold is passed over. `blocked_by < 1`
--- says the same as `= 0` but does not fit the claim index, which a plan without statistics takes for just as good.
+-- In their order, until the limit is reached; what others hold is passed over. A row stays where it is for as long as
+-- this statement can see it, so its place finds it without an index.
 locked AS MATERIALIZED (
-    SELECT w.place AS queue_place, l.place, l.job_id
+    SELECT l.tid
     FROM wanted w
     CROSS JOIN LATERAL (
-        SELECT h.place, q.job_id
+        SELECT q.ctid AS tid
         FROM heads h
-        JOIN ratchet.scheduler_job_queue q ON q.job_id = h.job_id
-        WHERE h.queue_place = w.place AND h.place <= w.lim + :spare::bigint
-          AND q.status = 'PENDING' AND q.blocked_by < 1 AND q.scheduled_time <= (SELECT c.now FROM clock c)
-        ORDER BY h.place
+        JOIN ratchet.scheduler_job_queue q ON q.ctid = h.tid
+        WHERE h.queue_place = w.place
+          AND q.status = 'PENDING' AND q.blocked_by = 0 AND q.scheduled_time <= (SELECT c.now FROM clock c)
+        ORDER BY h.boosted DESC, h.scheduled_time, h.job_id
         LIMIT w.lim
         FOR UPDATE OF q SKIP LOCKED
     ) l
 ),
 claimed AS (
     UPDATE ratchet.scheduler_job_queue q
-    SET status = 'RUNNING', picked_by = :owner::text, picked_at = c.now, version = q.version + 1, updated_at = c.now
-    FROM locked l CROSS JOIN clock c
-    WHERE q.job_id = l.job_id
+    SET status = 'RUNNING', picked_by = :owner::text, picked_at = (SELECT c.now FROM clock c), version = q.version + 1, updated_at = (SELECT c.now FROM clock c)
+    FROM locked l
+    WHERE q.ctid = l.tid
     RETURNING
-        l.queue_place, l.place, q.job_id, q.version, q.queue, q.job_type, q.priority, q.scheduled_time, q.picked_at,
-        q.attempts, q.crash_count, q.max_retries, q.timeout_ms, q.business_key, q.edge_count, q.cancel_requested,
-        q.expires_at
+        q.job_id, q.version, q.queue, q.scheduled_time, q.picked_at, q.job_type, q.priority, q.attempts,
+        q.crash_count, q.max_retries, q.timeout_ms, q.business_key, q.edge_count, q.cancel_requested,
+        coalesce(q.expires_at <= q.picked_at, false) AS expired
 )
-SELECT r.*, c.now, NULL::bigint AS missed
-FROM claimed r CROSS JOIN clock c
+SELECT NULL::bigint AS missed, r.* FROM claimed r
 UNION ALL
 -- One row more: how many jobs others held, if a limit was not reached for that.
 SELECT
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, c.now,
     coalesce((
         SELECT sum(least(w.lim, (SELECT count(*) FROM heads h WHERE h.queue_place = w.place)))
         FROM wanted w
-    ), 0)::bigint - (SELECT count(*) FROM locked)
+    ), 0)::bigint - (SELECT count(*) FROM claimed),
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM clock c
-ORDER BY 1, 2

@@ -26,8 +26,8 @@ claimed AS (
     FROM locked l CROSS JOIN clock c
     WHERE q.job_id = l.job_id
     RETURNING
-        l.place, c.now, q.job_id, q.version, q.queue, q.job_type, q.priority, q.scheduled_time, q.picked_at,
+        l.place, q.job_id, q.version, q.queue, q.job_type, q.priority, q.scheduled_time, q.picked_at,
         q.attempts, q.crash_count, q.max_retries, q.timeout_ms, q.business_key, q.edge_count, q.cancel_requested,
-        q.expires_at
+        coalesce(q.expires_at <= c.now, false) AS expired
 )
 SELECT r.* FROM claimed r ORDER BY r.place

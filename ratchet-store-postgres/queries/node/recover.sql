@@ -39,9 +39,9 @@ moved AS (
     FROM held h CROSS JOIN clock c
     WHERE q.job_id = h.job_id
     RETURNING
-        c.now, q.job_id, q.version, q.queue, q.job_type, q.priority, q.scheduled_time, q.picked_at, q.attempts,
+        q.job_id, q.version, q.queue, q.job_type, q.priority, q.scheduled_time, q.picked_at, q.attempts,
         q.crash_count, q.max_retries, q.timeout_ms, q.business_key, q.edge_count, q.cancel_requested,
-        q.expires_at
+        coalesce(q.expires_at <= c.now, false) AS expired
 ),
 -- Only those of whom something was taken are fenced.
 reaped AS (

@@ -19,6 +19,7 @@ WHERE q.job_id = c.job_id;
 
 SELECT
     q.job_id, q.version, q.queue, q.job_type, q.priority, q.scheduled_time, q.picked_at, q.attempts, q.crash_count,
-    q.max_retries, q.timeout_ms, q.business_key, q.edge_count, q.cancel_requested, q.expires_at, c.now
+    q.max_retries, q.timeout_ms, q.business_key, q.edge_count, q.cancel_requested,
+    coalesce(q.expires_at <= c.now, 0) AS expired
 FROM temp.chosen c CROSS JOIN ratchet.scheduler_job_queue q ON q.job_id = c.job_id
 ORDER BY c.place

@@ -1,7 +1,7 @@
 -- What the steps of one script hand on to the next: made once for each writing connection, in memory, and emptied by
 -- every script that uses it.
 
--- insert/jobs.sql
+-- insert/jobs.sql, and specs in insert/bare.sql
 CREATE TEMP TABLE IF NOT EXISTS given_job (
     place INTEGER PRIMARY KEY, job_id, job_type, queue, priority, max_retries, backoff_policy, backoff_param_ms,
     timeout_ms, expires_at, payload, target, method, params, on_success_payload, on_success_target, on_success_method,
@@ -10,7 +10,7 @@ CREATE TEMP TABLE IF NOT EXISTS given_job (
     known NOT NULL DEFAULT 0, in_ledger NOT NULL DEFAULT 0, has_key NOT NULL DEFAULT 0, stored NOT NULL DEFAULT 1
 );
 
--- commit/settle.sql
+-- commit/settle.sql, commit/succeed.sql
 CREATE TEMP TABLE IF NOT EXISTS outcome (
     place INTEGER PRIMARY KEY, job_id, fence, ended_as, next_due, attempts, crash_count, history, started_at, ran_ms,
     result, error, error_class, fingerprint, reason, last_error, cancel_reason, business_key, scheduled_time,

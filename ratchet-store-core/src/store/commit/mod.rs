@@ -4,6 +4,7 @@
 //! (effects, edges, batches, requested cancels, lost leases) is settled in one transaction: lock, decide, write, follow.
 
 mod settlement;
+mod successes;
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,6 +22,7 @@ use crate::store::info::present;
 use crate::store::insert::insert_all;
 use crate::store::session::Session;
 use settlement::{Settlement, ended_as, ran_millis, recorded_before};
+use successes::Successes;
 
 const OP: &str = "commit";
 
@@ -110,11 +112,14 @@ async fn commit_plain(
     owner: &Owner,
     outcomes: &[Placed<'_>],
 ) -> StoreResult<Vec<(usize, Verdict)>> {
-    let mut settlement = Settlement::default();
-    for (_, outcome) in outcomes {
-        settlement.push(outcome);
-    }
-    let recorded = settlement.record(session, owner, None, false).await?;
+    let recorded = match Successes::of(outcomes.iter().map(|(_, outcome)| *outcome)) {
+        Some(successes) => successes.record(session, owner).await?,
+        None => {
+            let mut settlement = Settlement::default();
+            outcomes.iter().for_each(|(_, outcome)| settlement.push(outcome));
+            settlement.record(session, owner, None, false).await?
+        }
+    };
     let verdict = |(place, outcome): &Placed<'_>| {
         let mut led_to = Recorded::default();
         led_to.next_due = *recorded.get(&outcome.id)?;

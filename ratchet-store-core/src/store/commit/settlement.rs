@@ -47,8 +47,11 @@ pub(crate) fn ended_as(end: &End) -> Option<JobStatus> {
 
 /// How long the body ran, in whole milliseconds, no longer than since it started.
 pub(crate) fn ran_millis(outcome: &Outcome) -> i64 {
-    let millis = |duration| whole_millis(duration).min(LONGEST_RUN);
-    outcome.run.map_or(0, |run| millis(run.ran_for).min(millis(run.started_ago)))
+    outcome.run.map_or(0, |run| run_millis(run.ran_for).min(run_millis(run.started_ago)))
+}
+
+pub(super) fn run_millis(duration: Duration) -> i64 {
+    whole_millis(duration).min(LONGEST_RUN)
 }
 
 impl<'a> Settlement<'a> {
@@ -99,7 +102,6 @@ impl<'a> Settlement<'a> {
     }
 
     fn add(&mut self, outcome: &'a Outcome, line: Line<'a>) {
-        let millis = |duration| whole_millis(duration).min(LONGEST_RUN);
         self.ids.push(outcome.id);
         self.fences.push(outcome.fence.version());
         self.ends.push(line.ended_as.map(JobStatus::as_str));
@@ -107,8 +109,8 @@ impl<'a> Settlement<'a> {
         self.failures.push(line.failures);
         self.crashes.push(line.crashes);
         self.history.push(line.history.map(ExecutionResult::as_str));
-        self.started_ago.push(outcome.run.map(|run| millis(run.started_ago)));
-        self.ran_for.push(outcome.run.map(|run| millis(run.ran_for)));
+        self.started_ago.push(outcome.run.map(|run| run_millis(run.started_ago)));
+        self.ran_for.push(outcome.run.map(|run| run_millis(run.ran_for)));
         self.results.push(line.result);
         self.errors.push(line.error.map(|error| error.message.as_str()));
         self.error_classes.push(line.error.map(|error| error.class.as_str()));

@@ -6,53 +6,6 @@ use sha2::{Digest, Sha256};
 use crate::store::statement::{Bound, Query};
 use crate::store::values::delay_millis;
 
-/// The arrays that `insert/jobs.sql` takes.
-#[derive(Default)]
-pub(crate) struct JobColumns<'a> {
-    pub(crate) ids: Vec<JobId>,
-    job_types: Vec<&'static str>,
-    queues: Vec<&'a str>,
-    priorities: Vec<i16>,
-    max_retries: Vec<i64>,
-    backoff_policies: Vec<&'static str>,
-    backoff_params: Vec<i64>,
-    timeouts: Vec<Option<i64>>,
-    expiries: Vec<Option<Timestamp>>,
-    payloads: CallColumns<'a>,
-    params: Vec<Option<&'a str>>,
-    on_success: CallColumns<'a>,
-    on_failure: CallColumns<'a>,
-    idempotency_keys: Vec<Option<&'a str>>,
-    key_hashes: Vec<Option<Vec<u8>>>,
-    pub(crate) business_keys: Vec<Option<&'a str>>,
-    resources: Vec<Option<&'a str>>,
-    principals: Vec<Option<&'a str>>,
-    traces: Vec<Option<&'a str>>,
-    batches: Vec<Option<JobId>>,
-    depends_on: Vec<Option<JobId>>,
-    delays: Vec<i64>,
-    instants: Vec<Option<Timestamp>>,
-    blocked_by: Vec<i64>,
-    open_parents: Vec<i64>,
-    tag_jobs: Vec<JobId>,
-    tags: Vec<&'a str>,
-}
-
-#[derive(Default)]
-struct CallColumns<'a> {
-    texts: Vec<Option<&'a str>>,
-    targets: Vec<Option<&'a str>>,
-    methods: Vec<Option<&'a str>>,
-}
-
-impl<'a> CallColumns<'a> {
-    fn push(&mut self, call: Option<&'a JobPayload>) {
-        self.texts.push(call.map(|call| call.text().as_str()));
-        self.targets.push(call.map(|call| call.target().as_str()));
-        self.methods.push(call.map(|call| call.method().as_str()));
-    }
-}
-
 /// What a new job waits for.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Waits {
@@ -64,48 +17,93 @@ pub(crate) struct Waits {
     pub(crate) open_parents: u32,
 }
 
-impl<'a> JobColumns<'a> {
-    pub(crate) fn push(&mut self, job: &'a NewJob, waits: Waits) {
-        let spec = &job.spec;
-        self.ids.push(spec.id);
-        self.job_types.push(spec.job_type.as_str());
-        self.queues.push(spec.queue.as_str());
-        self.priorities.push(spec.priority.ordinal());
-        self.max_retries.push(spec.max_retries.into());
-        self.backoff_policies.push(spec.backoff.policy_name());
-        self.backoff_params.push(i64::try_from(spec.backoff.param_millis()).unwrap_or(i64::MAX));
-        self.timeouts.push(spec.timeout.map(whole_millis));
-        self.expiries.push(spec.expires_at);
-        self.payloads.push(Some(&spec.payload));
-        self.params.push(spec.params.as_ref().map(|params| params.as_str()));
-        self.on_success.push(spec.on_success.as_ref());
-        self.on_failure.push(spec.on_failure.as_ref());
-        self.idempotency_keys.push(spec.idempotency_key.as_ref().map(|key| key.as_str()));
-        self.key_hashes.push(spec.idempotency_key.as_ref().map(key_hash));
-        self.business_keys.push(spec.business_key.as_ref().map(|key| key.as_str()));
-        self.resources.push(spec.resource.as_ref().map(|name| name.as_str()));
-        self.principals.push(spec.caller_principal.as_deref());
-        self.traces.push(spec.trace_context.as_deref());
-        self.batches.push(spec.batch.map(|batch| batch.parent()));
-        self.depends_on.push(waits.depends_on);
-        self.push_due(job.due);
-        self.blocked_by.push(waits.blocked_by.into());
-        self.open_parents.push(waits.open_parents.into());
-        for tag in &spec.tags {
-            self.tag_jobs.push(spec.id);
-            self.tags.push(tag.as_str());
+/// `name: type = what a job has there;` for each array that the statements of `insert` take, by the name of its
+/// parameter. Those before the dash are each job's own; the others are often the same for many jobs.
+macro_rules! columns {
+    (
+        |$job:ident, $waits:ident|
+        $($own:ident: $own_type:ty = $own_value:expr;)*
+        ---
+        $($shared:ident: $shared_type:ty = $shared_value:expr;)*
+    ) => {
+        /// The arrays that `insert/jobs.sql` takes.
+        #[derive(Default)]
+        pub(crate) struct JobColumns<'a> {
+            $(pub(crate) $own: Vec<$own_type>,)*
+            $(pub(crate) $shared: Vec<$shared_type>,)*
+            key_hashes: Vec<Option<Vec<u8>>>,
+            tag_jobs: Vec<JobId>,
+            tags: Vec<&'a str>,
         }
-    }
 
-    fn push_due(&mut self, due: Due) {
-        let (delay, instant) = match due {
-            Due::After(delay) => (delay_millis(delay), None),
-            Due::At(instant) => (0, Some(instant)),
-        };
-        self.delays.push(delay);
-        self.instants.push(instant);
-    }
+        impl<'a> JobColumns<'a> {
+            pub(crate) fn push(&mut self, $job: &'a NewJob, $waits: Waits) {
+                $(self.$own.push($own_value);)*
+                $(self.$shared.push($shared_value);)*
+                self.key_hashes.push($job.spec.idempotency_key.as_ref().map(key_hash));
+                for tag in &$job.spec.tags {
+                    self.tag_jobs.push($job.spec.id);
+                    self.tags.push(tag.as_str());
+                }
+            }
 
+            /// Takes the last job back out if it has all that is not its own in common with the one before. For jobs without
+            /// keys and tags.
+            pub(crate) fn pop_if_alike(&mut self) {
+                if true $(&& is_repeated(&self.$shared))* {
+                    $(self.$own.pop();)*
+                    $(self.$shared.pop();)*
+                    self.key_hashes.pop();
+                }
+            }
+
+            /// Binds all of it to a statement that takes the same arrays under the same names.
+            pub(crate) fn bind<'v>(&'v self, query: &'v Query, now: Option<Timestamp>) -> Bound<'v> {
+                let bound = query.bind().arg("now", now).arg("key_hashes", self.key_hashes());
+                $(let bound = bound.arg(stringify!($own), &self.$own);)*
+                $(let bound = bound.arg(stringify!($shared), &self.$shared);)*
+                bound.arg("tag_jobs", &self.tag_jobs).arg("tags", &self.tags)
+            }
+        }
+    };
+}
+
+columns! {
+    |job, waits|
+    job_ids: JobId = job.spec.id;
+    payloads: &'a str = job.spec.payload.text().as_str();
+    ---
+    job_types: &'static str = job.spec.job_type.as_str();
+    queues: &'a str = job.spec.queue.as_str();
+    priorities: i16 = job.spec.priority.ordinal();
+    max_retries: u32 = job.spec.max_retries;
+    backoff_policies: &'static str = job.spec.backoff.policy_name();
+    backoff_params: i64 = i64::try_from(job.spec.backoff.param_millis()).unwrap_or(i64::MAX);
+    timeouts: Option<i64> = job.spec.timeout.map(whole_millis);
+    expiries: Option<Timestamp> = job.spec.expires_at;
+    targets: &'a str = job.spec.payload.target().as_str();
+    methods: &'a str = job.spec.payload.method().as_str();
+    params: Option<&'a str> = job.spec.params.as_ref().map(|params| params.as_str());
+    success_payloads: Option<&'a str> = job.spec.on_success.as_ref().map(text);
+    success_targets: Option<&'a str> = job.spec.on_success.as_ref().map(target);
+    success_methods: Option<&'a str> = job.spec.on_success.as_ref().map(method);
+    failure_payloads: Option<&'a str> = job.spec.on_failure.as_ref().map(text);
+    failure_targets: Option<&'a str> = job.spec.on_failure.as_ref().map(target);
+    failure_methods: Option<&'a str> = job.spec.on_failure.as_ref().map(method);
+    idempotency_keys: Option<&'a str> = job.spec.idempotency_key.as_ref().map(|key| key.as_str());
+    business_keys: Option<&'a str> = job.spec.business_key.as_ref().map(|key| key.as_str());
+    resources: Option<&'a str> = job.spec.resource.as_ref().map(|name| name.as_str());
+    principals: Option<&'a str> = job.spec.caller_principal.as_deref();
+    traces: Option<&'a str> = job.spec.trace_context.as_deref();
+    batches: Option<JobId> = job.spec.batch.map(|batch| batch.parent());
+    depends_on: Option<JobId> = waits.depends_on;
+    delays: i64 = delay(job.due);
+    instants: Option<Timestamp> = instant(job.due);
+    blocked_by: u32 = waits.blocked_by;
+    open_parents: u32 = waits.open_parents;
+}
+
+impl JobColumns<'_> {
     /// The hashes of the idempotency keys.
     pub(crate) fn key_hashes(&self) -> Vec<Option<&[u8]>> {
         self.key_hashes.iter().map(Option::as_deref).collect()
@@ -115,49 +113,40 @@ impl<'a> JobColumns<'a> {
     pub(crate) fn any_with_both_keys(&self) -> bool {
         self.key_hashes.iter().zip(&self.business_keys).any(|(hash, key)| hash.is_some() && key.is_some())
     }
-
-    /// Binds all of it to a statement that takes the same arrays under the same names.
-    pub(crate) fn bind<'v>(&'v self, query: &'v Query, now: Option<Timestamp>) -> Bound<'v> {
-        let bound = query.bind();
-        bound
-            .arg("now", now)
-            .arg("job_ids", &self.ids)
-            .arg("job_types", &self.job_types)
-            .arg("queues", &self.queues)
-            .arg("priorities", &self.priorities)
-            .arg("max_retries", &self.max_retries)
-            .arg("backoff_policies", &self.backoff_policies)
-            .arg("backoff_params", &self.backoff_params)
-            .arg("timeouts", &self.timeouts)
-            .arg("expiries", &self.expiries)
-            .arg("payloads", &self.payloads.texts)
-            .arg("targets", &self.payloads.targets)
-            .arg("methods", &self.payloads.methods)
-            .arg("params", &self.params)
-            .arg("success_payloads", &self.on_success.texts)
-            .arg("success_targets", &self.on_success.targets)
-            .arg("success_methods", &self.on_success.methods)
-            .arg("failure_payloads", &self.on_failure.texts)
-            .arg("failure_targets", &self.on_failure.targets)
-            .arg("failure_methods", &self.on_failure.methods)
-            .arg("idempotency_keys", &self.idempotency_keys)
-            .arg("key_hashes", self.key_hashes())
-            .arg("business_keys", &self.business_keys)
-            .arg("resources", &self.resources)
-            .arg("principals", &self.principals)
-            .arg("traces", &self.traces)
-            .arg("batches", &self.batches)
-            .arg("depends_on", &self.depends_on)
-            .arg("delays", &self.delays)
-            .arg("instants", &self.instants)
-            .arg("blocked_by", &self.blocked_by)
-            .arg("open_parents", &self.open_parents)
-            .arg("tag_jobs", &self.tag_jobs)
-            .arg("tags", &self.tags)
-    }
 }
 
 /// The ledger compares hashes of exact bytes, so no collation has a say and no key is too long for an index.
 pub(crate) fn key_hash(key: &IdempotencyKey) -> Vec<u8> {
     Sha256::digest(key.as_str().as_bytes()).to_vec()
+}
+
+fn text(call: &JobPayload) -> &str {
+    call.text().as_str()
+}
+
+fn target(call: &JobPayload) -> &str {
+    call.target().as_str()
+}
+
+fn method(call: &JobPayload) -> &str {
+    call.method().as_str()
+}
+
+fn delay(due: Due) -> i64 {
+    match due {
+        Due::After(delay) => delay_millis(delay),
+        Due::At(_) => 0,
+    }
+}
+
+fn instant(due: Due) -> Option<Timestamp> {
+    match due {
+        Due::After(_) => None,
+        Due::At(instant) => Some(instant),
+    }
+}
+
+/// Whether the last two are the same.
+fn is_repeated<T: PartialEq>(column: &[T]) -> bool {
+    matches!(column, [.., before, last] if before == last)
 }

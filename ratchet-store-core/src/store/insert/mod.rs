@@ -3,6 +3,7 @@
 //! Submissions of one job on its own, the usual case, are stored many at a time by one statement. Any other is stored
 //! alone: it locks what it refers to, checks, and then writes.
 
+mod bare;
 mod columns;
 mod compound;
 mod plain;
@@ -15,11 +16,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_api::store::JobBulkStore;
-use ratchet_api::{Inserted, JobId, Limits, NewJob, Refusal, StoreResult, Submission};
+use ratchet_api::{Inserted, JobId, Limits, NewJob, Refusal, StoreErrorKind, StoreResult, Submission};
 
 use crate::driver::Connection;
 use crate::store::SqlStore;
 use crate::store::session::Session;
+
+const OP: &str = "insert";
 
 /// A statement takes no more jobs, and no more text, than this.
 const MAX_JOBS: usize = 2_000;
@@ -28,18 +31,10 @@ const MAX_BYTES: usize = 8 * 1024 * 1024;
 #[async_trait]
 impl JobBulkStore for SqlStore {
     async fn insert(&self, submissions: &[Submission]) -> StoreResult<Vec<Inserted>> {
-        const OP: &str = "insert";
         let mut plan = Plan::of(submissions.iter(), &self.options.limits);
         for step in &plan.steps {
             match step {
-                Step::Plain(jobs) => {
-                    let inserted = if plain::needs_transaction(jobs) {
-                        self.transaction(OP, |session| Box::pin(plain::insert(session, jobs))).await?
-                    } else {
-                        self.write(OP, |session| Box::pin(plain::insert(session, jobs))).await?
-                    };
-                    plan.verdicts.extend(inserted);
-                }
+                Step::Plain(jobs) => plan.verdicts.extend(self.insert_plain(jobs).await?),
                 Step::Compound(place, submission) => {
                     let work =
                         self.transaction(OP, |session| Box::pin(compound::insert(session, submission)));
@@ -63,6 +58,19 @@ impl JobBulkStore for SqlStore {
 }
 
 impl SqlStore {
+    async fn insert_plain(&self, jobs: &[Placed<'_>]) -> StoreResult<Vec<(usize, Inserted)>> {
+        if jobs.iter().all(|(_, job)| bare::is_bare(job)) {
+            match self.write(OP, |session| Box::pin(bare::insert(session, jobs))).await {
+                Err(error) if error.kind() == StoreErrorKind::Conflict => {}
+                done => return done,
+            }
+        }
+        if plain::needs_transaction(jobs) {
+            return self.transaction(OP, |session| Box::pin(plain::insert(session, jobs))).await;
+        }
+        self.write(OP, |session| Box::pin(plain::insert(session, jobs))).await
+    }
+
     /// Stores submissions inside a transaction that a user began on `connection`.
     ///
     /// It is theirs to commit, and theirs to run again: nothing is repeated here, and no timeout gives the connection

@@ -79,7 +79,7 @@ pub(crate) async fn store(
     let fates = read_all(session.op(), &rows, fate)?;
     let left_behind = |fate: &Fate| !fate.stored && (fate.in_ledger || fate.has_key);
     let undone: Vec<JobId> =
-        columns.ids.iter().zip(&fates).filter(|(_, fate)| left_behind(fate)).map(|(id, _)| *id).collect();
+        columns.job_ids.iter().zip(&fates).filter(|(_, fate)| left_behind(fate)).map(|(id, _)| *id).collect();
     if !undone.is_empty() {
         let undo = session.sql().undo_keys.bind();
         undo.arg("job_ids", undone)
@@ -115,7 +115,7 @@ impl Obstacle {
 pub(crate) async fn look(session: &mut Session<'_>, columns: &JobColumns<'_>) -> StoreResult<Vec<Obstacle>> {
     let look = session.sql().look.bind();
     let rows = look
-        .arg("job_ids", &columns.ids)
+        .arg("job_ids", &columns.job_ids)
         .arg("key_hashes", columns.key_hashes())
         .arg("business_keys", &columns.business_keys)
         .rows(session)
