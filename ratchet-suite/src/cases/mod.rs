@@ -6,6 +6,7 @@ mod control;
 mod faults;
 mod life_cycle;
 mod queues;
+mod start_stop;
 mod submit;
 
 use crate::Case;
@@ -19,6 +20,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
         faults::CASES,
         life_cycle::CASES,
         queues::CASES,
+        start_stop::CASES,
         submit::CASES,
     ];
     areas.into_iter().flatten()
