@@ -137,9 +137,9 @@ async fn time_is_up(ctx: &JobContext, options: &TimeoutOptions, timeout: Option<
     limit
 }
 
-/// Text of a panic. Something that is not text says only that.
-fn panicked(panic: &(dyn Any + Send)) -> JobFailure {
+/// A panic as a failure. Something that is not text says only that.
+pub(super) fn panicked(panic: &(dyn Any + Send)) -> JobFailure {
     let text =
         panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    JobFailure::new("Panic", text.unwrap_or("the body panicked with something that is not text"))
+    JobFailure::new("Panic", text.unwrap_or("it panicked with something that is not text"))
 }

@@ -5,9 +5,11 @@ mod gates;
 mod invoke;
 mod unknown;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use ratchet_api::spi::GateRejection;
 use ratchet_api::store::Loaded;
 use ratchet_api::{
@@ -75,22 +77,30 @@ impl Attempt {
             span_id = Empty,
             parent_span_id = Empty,
         );
-        self.run_in_span().instrument(span).await;
-    }
-
-    async fn run_in_span(self) {
         let Self { engine, claim, slot, running } = self;
-        running.turn().await;
-        let subject = match load(&engine, &claim).await {
-            Ok(subject) => subject,
-            Err(stop) => return settle_unloaded(&engine, &claim, stop).await,
+        let attempt = async {
+            let attempt = attempt(&engine, &claim, slot, &running);
+            // Bodies are guarded; what is left are plug points, and bodies that panic when they are dropped.
+            if let Err(panic) = AssertUnwindSafe(attempt).catch_unwind().await {
+                let failure = invoke::panicked(&*panic);
+                settle_unloaded(&engine, &claim, Stop::Dead(failure, DeadReason::DoNotRetry)).await;
+            }
         };
-        let started = Instant::now();
-        let steps = steps(&engine, &claim, &subject, &running.token, Arc::new(slot)).await;
-        let run = Some(started.elapsed()).filter(|_| ran(&steps)).map(|ran_for| (started, ran_for));
-        let Some(conclusion) = conclude(&engine, &claim, &subject, steps) else { return };
-        record(&engine, &claim, subject, &conclusion, run).await;
+        attempt.instrument(span).await;
     }
+}
+
+async fn attempt(engine: &Arc<Engine>, claim: &JobClaim, slot: Slot, running: &Running) {
+    running.turn().await;
+    let subject = match load(engine, claim).await {
+        Ok(subject) => subject,
+        Err(stop) => return settle_unloaded(engine, claim, stop).await,
+    };
+    let started = Instant::now();
+    let steps = steps(engine, claim, &subject, &running.token, Arc::new(slot)).await;
+    let run = Some(started.elapsed()).filter(|_| ran(&steps)).map(|ran_for| (started, ran_for));
+    let Some(conclusion) = conclude(engine, claim, &subject, steps) else { return };
+    record(engine, claim, subject, &conclusion, run).await;
 }
 
 /// Whether a body was begun.
@@ -268,7 +278,7 @@ fn early(engine: &Engine, target: &str, stop: Stop) -> Option<Conclusion> {
     }
 }
 
-/// Settles a job that could not be read.
+/// Settles a job that could not be read, or whose attempt broke.
 async fn settle_unloaded(engine: &Engine, claim: &JobClaim, stop: Stop) {
     let Some(conclusion) = early(engine, "", stop) else { return };
     let outcome = outcome::bare(claim, &conclusion, None);

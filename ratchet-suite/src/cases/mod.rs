@@ -4,6 +4,7 @@ mod attempt;
 mod bodies;
 mod control;
 mod faults;
+mod hostile;
 mod life_cycle;
 mod queues;
 mod start_stop;
@@ -18,6 +19,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
         bodies::CASES,
         control::CASES,
         faults::CASES,
+        hostile::CASES,
         life_cycle::CASES,
         queues::CASES,
         start_stop::CASES,
