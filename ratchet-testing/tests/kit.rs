@@ -60,6 +60,20 @@ async fn retries_take_hours_and_no_time() {
 }
 
 #[tokio::test]
+async fn every_queue_is_served_and_a_rate_limit_makes_no_test_wait() {
+    let kit = TestKit::start(|node| {
+        node.bean(Shop::default()).configure(|options| {
+            options.execution.queue("mail").rate_limit_per_minute = Some(1);
+        })
+    });
+    let kit = kit.await.expect("the kit starts");
+    for order in 0..3 {
+        kit.enqueue(Shop::job().send(order)).queue("mail").submit().await.expect("stored");
+    }
+    assert_eq!(kit.run_due().await.expect("it runs"), 3);
+}
+
+#[tokio::test]
 #[should_panic(expected = "no job makes the call")]
 async fn a_call_that_was_not_enqueued_fails_the_test_with_a_list() {
     let kit = shop().await;

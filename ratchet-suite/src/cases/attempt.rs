@@ -1,14 +1,15 @@
-//! What an attempt does around its body: spans, context, log, traces, gates in their order.
+//! What an attempt does around its body: span, context, log, trace, events.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_api::spi::{Bean, BeanResolver, ClassPolicy, Gate, ResilienceStrategy};
-use ratchet_api::{JobPriority, JobStatus, LogLevel, ResourceLimit, ResourceName, TargetName, Timestamp};
-use ratchet_core::{
-    Backoff, BreakerProfile, JobContext, JobError, JobFailure, Ratchet, StartError, TraceParent, jobs,
-};
+use ratchet_api::spi::JobEventListener;
+use ratchet_api::store::{JobFilter, JobStore, PageRequest};
+use ratchet_api::{JobEvent, JobEventKind, JobId, JobStatus, LogLevel};
+use ratchet_core::{Backoff, JobContext, JobError, JobFailure, TraceParent, jobs};
+use tokio::runtime::Handle;
 use tokio::sync::Barrier;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tracing::Level;
 
 use crate::{Fixture, Line, Node};
@@ -21,12 +22,11 @@ crate::cases! {
     a_result_that_is_too_large_is_not_kept_and_the_job_succeeds;
     an_error_that_forbids_a_retry_says_why_in_the_log;
     a_timeout_has_a_warning_of_its_own_and_one_before_it;
-    the_steps_of_an_attempt_come_in_their_order;
     nothing_of_an_attempt_is_left_for_the_next;
     bodies_hold_no_connection;
-    a_breaker_is_declared_by_a_target_or_a_method;
     a_trace_leads_from_the_request_to_every_attempt;
     a_job_that_a_body_enqueues_belongs_to_its_trace;
+    an_end_is_told_only_when_it_can_be_read;
 }
 
 const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -237,112 +237,6 @@ async fn a_timeout_has_a_warning_of_its_own_and_one_before_it(fx: Fixture) {
     node.stop().await;
 }
 
-/// Notes in which order it is asked.
-#[derive(Clone, Default)]
-struct Steps(Arc<Mutex<Vec<String>>>);
-
-impl Steps {
-    fn note(&self, step: impl Into<String>) {
-        self.0.lock().expect("nobody panics").push(step.into());
-    }
-
-    fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().expect("nobody panics"))
-    }
-}
-
-impl ResilienceStrategy for Steps {
-    fn declare(&self, service: &str, profile: BreakerProfile) {
-        self.note(format!("{service} is {profile:?}"));
-    }
-    fn enter(&self, service: &str) -> Gate {
-        self.note(format!("into {service}"));
-        Gate::Open
-    }
-    fn report(&self, service: &str, failure: Option<&JobFailure>) {
-        self.note(format!("out of {service}: {}", failure.map_or("well", JobFailure::class)));
-    }
-    fn abandon(&self, service: &str) {
-        self.note(format!("not into {service}"));
-    }
-}
-
-impl ClassPolicy for Steps {
-    fn allows(&self, _: &TargetName) -> bool {
-        self.note("policy");
-        true
-    }
-}
-
-impl BeanResolver for Steps {
-    fn resolve(&self, _: &TargetName) -> Option<Bean> {
-        self.note("bean");
-        Some(Arc::new(self.clone()))
-    }
-}
-
-#[jobs(target = "test.Steps", breaker = "bank", breaker_profile = "external_api")]
-impl Steps {
-    #[job(resource = "door")]
-    async fn walk(&self) {
-        self.note("body");
-    }
-
-    #[job]
-    async fn stumble(&self) -> Result<(), JobFailure> {
-        Err(JobFailure::new("Stumbled", "over a stone"))
-    }
-
-    #[job(breaker = "mail", breaker_profile = "fast")]
-    async fn write(&self) {}
-}
-
-async fn steps(fx: &Fixture) -> (Node, Steps) {
-    let steps = Steps::default();
-    let plugs = steps.clone();
-    let node = fx.node(|builder| {
-        let builder = builder.bean(plugs.clone()).class_policy(plugs.clone());
-        builder.resilience(plugs.clone()).bean_resolver(plugs)
-    });
-    (node.await, steps)
-}
-
-// shows: S71 S80
-async fn the_steps_of_an_attempt_come_in_their_order(fx: Fixture) {
-    let (node, steps) = steps(&fx).await;
-    let mut door = ResourceLimit::new(ResourceName::new("door").expect("a name"), 1);
-    node.store().configure_resource(&door).await.expect("stored");
-    // From a process of its own, so that only the node asks the policy.
-    let client = fx.client().await;
-    let walk = || client.enqueue(Steps::job().walk());
-
-    steps.take();
-    let job = walk().submit().await.expect("stored");
-    node.wake_up(JobPriority::Normal);
-    job.ended().await.expect("it ends");
-    assert_eq!(steps.take(), ["into bank", "policy", "bean", "body", "out of bank: well"]);
-
-    let job = client.enqueue(Steps::job().stumble()).submit().await.expect("stored");
-    node.wake_up(JobPriority::Normal);
-    job.ended().await.expect("it ends");
-    assert_eq!(steps.take(), ["into bank", "policy", "bean", "out of bank: Stumbled"]);
-
-    let past = Timestamp::from_millis(1_000);
-    let job = walk().expires_at(past).submit().await.expect("stored");
-    node.wake_up(JobPriority::Normal);
-    job.ended().await.expect("it ends");
-    assert_eq!(steps.take(), [""; 0], "what is called off is called off first");
-
-    door.max_concurrent = 0;
-    door.retry_delay = Duration::from_secs(3_600);
-    node.store().configure_resource(&door).await.expect("stored");
-    let job = walk().submit().await.expect("stored");
-    node.wake_up(JobPriority::Normal);
-    node.until(job.id(), |job| job.fence.version() == 3).await;
-    assert_eq!(steps.take(), ["into bank", "not into bank"], "the permit comes after the breaker");
-    node.stop().await;
-}
-
 // shows: S70
 async fn nothing_of_an_attempt_is_left_for_the_next(fx: Fixture) {
     let node = talker(&fx).await;
@@ -351,10 +245,9 @@ async fn nothing_of_an_attempt_is_left_for_the_next(fx: Fixture) {
     let story = node.store().job_story(job.id()).await.expect("read").expect("there");
     let logs: Vec<_> = story.logs.iter().map(|line| (line.fence.version(), line.message.as_str())).collect();
     assert_eq!(logs, [(2, "attempt 1"), (4, "attempt 2")]);
-    node.told_times(2, |kind| matches!(kind, ratchet_api::JobEventKind::Completed { .. })).await;
-    let jobs = ratchet_api::store::JobFilter::default();
-    let all =
-        node.store().query_jobs(&jobs, &ratchet_api::store::PageRequest::first(10)).await.expect("read");
+    node.told_times(2, |kind| matches!(kind, JobEventKind::Completed { .. })).await;
+    let jobs = JobFilter::default();
+    let all = node.store().query_jobs(&jobs, &PageRequest::first(10)).await.expect("read");
     assert_eq!(all.jobs.len(), 2, "what the failed attempt wanted to enqueue is gone");
     node.stop().await;
 }
@@ -368,33 +261,6 @@ async fn bodies_hold_no_connection(fx: Fixture) {
         assert!(job.expect("stored").result().await.expect("it reads while the others wait"));
     }
     node.stop().await;
-}
-
-// shows: S117
-async fn a_breaker_is_declared_by_a_target_or_a_method(fx: Fixture) {
-    let (node, steps) = steps(&fx).await;
-    let told = steps.take();
-    assert!(told.ends_with(&["bank is ExternalApi".to_owned(), "mail is Fast".to_owned()]), "{told:?}");
-    let job = node.enqueue(Steps::job().write()).submit().await.expect("stored");
-    job.ended().await.expect("it ends");
-    let told = steps.take();
-    assert!(told.contains(&"into mail".to_owned()), "its own, not that of its target: {told:?}");
-    node.stop().await;
-
-    let torn = Ratchet::builder_shared(fx.store().await).class_policy(Steps::default()).bean(Torn);
-    let error = torn.start().await.expect_err("which profile would hold?");
-    assert!(matches!(&error, StartError::Profiles(service) if service.0 == "bank"), "{error}");
-}
-
-struct Torn;
-
-#[jobs(target = "test.Torn", breaker = "bank", breaker_profile = "critical")]
-impl Torn {
-    #[job]
-    async fn one(&self) {}
-
-    #[job(breaker = "bank", breaker_profile = "standard")]
-    async fn other(&self) {}
 }
 
 async fn a_trace_leads_from_the_request_to_every_attempt(fx: Fixture) {
@@ -430,5 +296,35 @@ async fn a_job_that_a_body_enqueues_belongs_to_its_trace(fx: Fixture) {
         let job = node.until(id, |_| true).await;
         assert_eq!(job.spec.trace_context, span);
     }
+    node.stop().await;
+}
+
+/// Reads about a job as soon as its end is told.
+struct Reader {
+    store: Arc<dyn JobStore>,
+    runtime: Handle,
+    seen: UnboundedSender<(JobId, JobStatus)>,
+}
+
+impl JobEventListener for Reader {
+    fn on_event(&self, event: &JobEvent) {
+        if let JobEventKind::Completed { .. } | JobEventKind::DeadLettered { .. } = event.kind {
+            let id = event.header.job_id;
+            let read = self.runtime.block_on(self.store.find(&[id])).expect("read").pop().flatten();
+            // The case may be over.
+            let _ = self.seen.send((id, read.expect("there").status));
+        }
+    }
+}
+
+// shows: S88 S102
+async fn an_end_is_told_only_when_it_can_be_read(fx: Fixture) {
+    let (seen, mut told) = unbounded_channel();
+    let reader = Reader { store: fx.store().await, runtime: Handle::current(), seen };
+    let node = fx.node(|builder| builder.bean(Talker::default()).listener(reader)).await;
+    let good = node.enqueue(Talker::job().block()).submit().await.expect("stored");
+    assert_eq!(told.recv().await, Some((good.id(), JobStatus::Succeeded)));
+    let bad = node.enqueue(Talker::job().decline()).submit().await.expect("stored");
+    assert_eq!(told.recv().await, Some((bad.id(), JobStatus::Failed)));
     node.stop().await;
 }

@@ -4,11 +4,13 @@ mod attempt;
 mod bodies;
 mod control;
 mod faults;
+mod gates;
 mod hostile;
 mod life_cycle;
 mod queues;
 mod start_stop;
 mod submit;
+mod wakeups;
 
 use crate::Case;
 
@@ -19,11 +21,13 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
         bodies::CASES,
         control::CASES,
         faults::CASES,
+        gates::CASES,
         hostile::CASES,
         life_cycle::CASES,
         queues::CASES,
         start_stop::CASES,
         submit::CASES,
+        wakeups::CASES,
     ];
     areas.into_iter().flatten()
 }

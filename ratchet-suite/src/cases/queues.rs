@@ -70,7 +70,7 @@ impl Worker {
 }
 
 /// Nothing is found by looking now and then, so that only what the case is about leads to a look.
-fn patient(options: &mut RatchetOptions) {
+pub(super) fn patient(options: &mut RatchetOptions) {
     let long = Duration::from_secs(600);
     options.polling.burst_delay = long;
     options.polling.min_delay = long;
