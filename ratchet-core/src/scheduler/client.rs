@@ -206,14 +206,14 @@ impl Client {
         Ok(matches!(verdict, CancelVerdict::Canceled { .. } | CancelVerdict::Requested { .. }))
     }
 
-    /// Stops the body of a job that was cancelled while it ran here, and tells listeners.
+    /// Tells listeners, and stops the body of a job that was cancelled while it ran here.
     pub(super) fn tell_cancel(&self, before: Option<Job>, verdict: &CancelVerdict) {
         match verdict {
             CancelVerdict::Requested { .. } => {
-                if let Some(job) = &before {
-                    (self.0.parts.stop)(job.spec.id);
-                }
+                let running = before.as_ref().map(|job| job.spec.id);
                 self.tell(before, |_| JobEventKind::Cancelling);
+                // Afterwards, since its end is told as soon as it has ended.
+                running.into_iter().for_each(&*self.0.parts.stop);
             }
             CancelVerdict::Canceled { .. } => {
                 let ended =

@@ -3,6 +3,7 @@
 mod attempt;
 mod bodies;
 mod control;
+mod events;
 mod faults;
 mod gates;
 mod hostile;
@@ -20,6 +21,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
         attempt::CASES,
         bodies::CASES,
         control::CASES,
+        events::CASES,
         faults::CASES,
         gates::CASES,
         hostile::CASES,
