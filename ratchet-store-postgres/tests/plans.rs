@@ -21,6 +21,7 @@ const LOAD: &str = include_str!("../queries/job/load.sql");
 const FIND: &str = include_str!("../queries/job/find.sql");
 const SETTLE: &str = include_str!("../queries/commit/settle.sql");
 const SUCCEED: &str = include_str!("../queries/commit/succeed.sql");
+const QUERY: &str = include_str!("../queries/query/jobs.sql");
 
 const JOBS: usize = 20_000;
 const LIMIT: usize = 50;
@@ -82,6 +83,27 @@ async fn an_outcome_finds_its_rows_by_primary_key() {
             });
             plan.expect_all(plan.scans("scheduler_job"), |scan| scan.index == "scheduler_job_pkey");
             plan.expect_all(plan.0.iter(), |step| step.rows <= OUTCOMES);
+        }
+        node.close().await;
+    }
+}
+
+/// Whoever reads all pages reads each row once, also while the jobs of the pages before change.
+#[tokio::test]
+async fn a_page_of_jobs_goes_down_the_primary_key() {
+    for known in KNOWN {
+        let node = filled(known).await;
+        let middle =
+            sqlx::query_scalar("SELECT job_id::text FROM scheduler_job ORDER BY job_id OFFSET $1 LIMIT 1");
+        let middle = middle.bind((JOBS / 2) as i64).fetch_one(&mut node.session().await).await;
+        let values = query_values(middle.expect("there are so many"));
+        for mode in MODES {
+            let plan = explain(&node, mode, QUERY, &values).await;
+            plan.expect_all(plan.scans("scheduler_job_queue"), |scan| {
+                scan.index == "scheduler_job_queue_pkey"
+            });
+            plan.expect_all(plan.scans("scheduler_job"), |scan| scan.index == "scheduler_job_pkey");
+            plan.expect_all(plan.0.iter(), |step| step.rows <= LIMIT);
         }
         node.close().await;
     }
@@ -205,6 +227,20 @@ fn claim_values(node: &Node) -> Values {
         ("boost_ms", Some("900000".to_owned())),
         ("spare", Some(SPARE.to_string())),
     ])
+}
+
+fn query_values(after: String) -> Values {
+    let mut values = Values::from([
+        ("after", Some(after)),
+        ("statuses", Some("{PENDING}".to_owned())),
+        ("types", Some("{}".to_owned())),
+        ("tags", Some("{}".to_owned())),
+        ("lim", Some(LIMIT.to_string())),
+    ]);
+    let open = ["queue", "target", "method", "business_key", "principal", "fingerprint"];
+    let times = ["created_from", "created_until", "ended_from", "ended_until"];
+    values.extend(open.into_iter().chain(times).map(|name| (name, None)));
+    values
 }
 
 fn settle_values(node: &Node, ids: &[(String, String)]) -> Values {

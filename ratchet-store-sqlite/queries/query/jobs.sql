@@ -1,6 +1,7 @@
+-- One comparison with the id, so that the plan goes down the primary key from there: page after page, each row is met once.
 SELECT v.*
 FROM ratchet.vw_jobs v
-WHERE (:after IS NULL OR v.job_id < :after)
+WHERE v.job_id < coalesce(:after, X'FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF')
   AND (json_array_length(:statuses) = 0 OR v.status IN (SELECT s.value FROM json_each(:statuses) s))
   AND (json_array_length(:types) = 0 OR v.job_type IN (SELECT t.value FROM json_each(:types) t))
   AND (:queue IS NULL OR v.queue = :queue)
