@@ -70,6 +70,22 @@ impl From<DateTime<Utc>> for Timestamp {
     }
 }
 
+/// Reads RFC 3339, in any zone; what is finer than a millisecond is cut.
+///
+/// ```
+/// use ratchet_api::Timestamp;
+///
+/// assert_eq!("1970-01-01T01:00:01.5+01:00".parse(), Ok(Timestamp::from_millis(1_500)));
+/// assert!("yesterday".parse::<Timestamp>().is_err());
+/// ```
+impl std::str::FromStr for Timestamp {
+    type Err = chrono::ParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(DateTime::parse_from_rfc3339(text)?.with_timezone(&Utc).into())
+    }
+}
+
 impl std::ops::Add<Duration> for Timestamp {
     type Output = Self;
 

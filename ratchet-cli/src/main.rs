@@ -44,7 +44,7 @@ enum Command {
     /// Shows the store, its clock, queues, nodes and dead letters on one screen.
     Status(commands::status::Arguments),
     /// Lists jobs, shows one, and steers them.
-    Jobs(commands::jobs::Arguments),
+    Jobs(Box<commands::jobs::Arguments>),
     /// Shows dead letters by what went wrong, and tries them again.
     Dlq(commands::dlq::Arguments),
     /// Shows how the queues are doing; pauses and resumes them.

@@ -142,6 +142,22 @@ async fn a_job_tells_its_whole_story() {
 }
 
 #[tokio::test]
+async fn a_job_tells_how_far_it_is_and_a_callback_what_it_is_about() {
+    let shop = Shop::open().await;
+    let running = shop.running("default").await;
+    shop.progress(running, 3, "three of ten cakes").await;
+    let screen = said(&shop.url, &["jobs", "show", &running.to_string()]);
+    assert!(screen.contains("3 of 10: three of ten cakes"), "{screen}");
+    let story = json(&shop.url, &["jobs", "show", &running.to_string()]);
+    assert_eq!(story["job"]["progress"]["done"], 3);
+
+    let failed = shop.failed("no eggs", 1).await[0];
+    let callback = shop.callback(failed).await;
+    let screen = said(&shop.url, &["jobs", "show", &callback.to_string()]);
+    assert!(screen.contains(&format!("job {failed}, which is FAILED: no eggs")), "{screen}");
+}
+
+#[tokio::test]
 async fn a_log_that_is_longer_than_a_story_is_read_to_its_end() {
     let shop = Shop::open().await;
     let job = shop.pending("default").await;
@@ -210,19 +226,20 @@ async fn dead_letters_are_retried_by_group_and_all() {
     let fingerprint = groups["groups"][0]["fingerprint"].as_str().unwrap().to_owned();
     assert!(said(&shop.url, &["dlq", "list"]).contains(&fingerprint));
 
-    let revived = json(&shop.url, &["dlq", "retry", &fingerprint]);
-    assert_eq!((&revived["retried"], &revived["left"]), (&3.into(), &Value::Array(vec![])));
+    let unsure = refused(&shop.url, &["dlq", "retry", &fingerprint]);
+    assert_eq!(unsure, "error: 3 jobs will be retried: say --yes if that is meant\n");
+    let revived = json(&shop.url, &["dlq", "retry", &fingerprint, "--yes"]);
+    assert_eq!((&revived["done"], &revived["key_taken"]), (&3.into(), &Value::Array(vec![])));
     for (jobs, status) in [(&eggs, JobStatus::Pending), (&flour, JobStatus::Failed)] {
         for job in jobs {
             assert_eq!(shop.store.status_of(*job).await.unwrap(), Some(status));
         }
     }
-    assert!(
-        refused(&shop.url, &["dlq", "retry", &fingerprint]).contains("no dead letter has the fingerprint")
-    );
-    assert_eq!(said(&shop.url, &["dlq", "retry", "--all"]), "2 of 2 dead letters will be tried again.\n");
+    let none = run(&shop.url, &["dlq", "retry", "--fingerprint", &fingerprint, "--yes"]);
+    assert_eq!((none.status.code(), text(&none.stdout).as_str()), (Some(1), "No job matches.\n"));
+    assert_eq!(said(&shop.url, &["dlq", "retry", "--all", "--yes"]), "2 jobs retried.\n");
     let none = run(&shop.url, &["dlq", "retry", "--all"]);
-    assert_eq!((none.status.code(), text(&none.stdout).as_str()), (Some(1), "There are no dead letters.\n"));
+    assert_eq!((none.status.code(), text(&none.stdout).as_str()), (Some(1), "No job matches.\n"));
     assert_eq!(said(&shop.url, &["dlq", "list"]), "There are no dead letters.\n");
     assert_eq!(run(&shop.url, &["dlq", "retry"]).status.code(), Some(2), "which ones?");
 }
@@ -230,10 +247,66 @@ async fn dead_letters_are_retried_by_group_and_all() {
 #[tokio::test]
 async fn many_dead_letters_show_progress() {
     let shop = Shop::open().await;
-    shop.failed("no sugar", 450).await;
-    let output = run(&shop.url, &["dlq", "retry", "--all"]);
-    assert_eq!(text(&output.stdout), "450 of 450 dead letters will be tried again.\n");
-    assert_eq!(text(&output.stderr), "200 retried so far\n400 retried so far\n");
+    shop.failed("no sugar", 620).await;
+    let output = run(&shop.url, &["dlq", "retry", "--all", "--yes"]);
+    assert_eq!(text(&output.stdout), "620 jobs retried.\n");
+    assert_eq!(text(&output.stderr), "500 retried so far\n620 retried so far\n");
+}
+
+#[tokio::test]
+async fn jobs_are_cancelled_by_what_they_have_in_common() {
+    let shop = Shop::open().await;
+    let (mail, other) = (shop.pending("mail").await, shop.pending("default").await);
+    let (tagged, running) = (shop.tagged(&["eu"]).await, shop.running("mail").await);
+    let unsure = refused(&shop.url, &["jobs", "cancel", "--queue", "mail"]);
+    assert_eq!(unsure, "error: 2 jobs will be cancelled: say --yes if that is meant\n");
+    let cancel = |arguments: &[&str]| json(&shop.url, &[&["jobs", "cancel", "--yes"], arguments].concat());
+    let waiting = cancel(&["--queue", "mail", "--status", "pending", "--reason", "rain"]);
+    assert_eq!((&waiting["done"], &waiting["told_to_stop"]), (&1.into(), &0.into()));
+    let rest = cancel(&["--queue", "mail"]);
+    assert_eq!((&rest["done"], &rest["told_to_stop"]), (&1.into(), &1.into()));
+    assert_eq!(cancel(&["--target", "shop.Till", "--tag", "eu"])["done"], 1);
+    for (job, status) in
+        [(mail, JobStatus::Canceled), (running, JobStatus::Canceled), (tagged, JobStatus::Canceled)]
+    {
+        assert_eq!(shop.store.status_of(job).await.unwrap(), Some(status));
+    }
+    let job = shop.store.find(&[mail]).await.unwrap().pop().unwrap().unwrap();
+    assert_eq!(job.cancel_reason.as_deref(), Some("rain"));
+    assert_eq!(shop.store.status_of(other).await.unwrap(), Some(JobStatus::Pending));
+    assert_eq!(said(&shop.url, &["jobs", "cancel", "--all", "--yes"]), "1 job cancelled.\n");
+    let (none, both) = (["jobs", "cancel", "--yes"], ["jobs", "cancel", "--all", "--queue", "mail"]);
+    assert_eq!(run(&shop.url, &none).status.code(), Some(2), "which ones?");
+    assert_eq!(run(&shop.url, &both).status.code(), Some(2), "all, or some?");
+}
+
+#[tokio::test]
+async fn failed_jobs_are_retried_by_when_they_ended_and_up_to_a_limit() {
+    let shop = Shop::open().await;
+    let failed = shop.failed("no eggs", 5).await;
+    let future = "2999-01-01T00:00:00Z";
+    let none = run(&shop.url, &["jobs", "retry", "--ended-from", future, "--yes"]);
+    assert_eq!(text(&none.stdout), "No job matches.\n");
+    let some = ["jobs", "retry", "--target", "shop.Oven", "--ended-until", future, "--limit", "2", "--yes"];
+    assert_eq!(said(&shop.url, &some), "2 jobs retried.\n");
+    for (job, status) in failed.iter().rev().zip([JobStatus::Pending, JobStatus::Pending, JobStatus::Failed])
+    {
+        assert_eq!(shop.store.status_of(*job).await.unwrap(), Some(status), "newest first");
+    }
+    assert_eq!(run(&shop.url, &["jobs", "retry", "--ended-from", "noon"]).status.code(), Some(2));
+}
+
+#[tokio::test]
+async fn dead_letters_that_lost_their_key_are_named_and_the_rest_is_retried() {
+    let shop = Shop::open().await;
+    let lost = shop.failed_with_key("order-7").await;
+    let holder = shop.keyed("order-7").await;
+    shop.failed("no eggs", 1).await;
+    let answer = said(&shop.url, &["dlq", "retry", "--all", "--yes"]);
+    let expected = format!(
+        "{lost}  unchanged: job {holder} has its business key, or that of a dependent\n1 of 2 jobs retried.\n"
+    );
+    assert_eq!(answer, expected);
 }
 
 #[tokio::test]
@@ -449,6 +522,10 @@ mod on_postgres {
         assert_eq!(json(&url, &on(&["jobs", "list"]))["jobs"][0]["id"], id);
         assert_eq!(said(&url, &on(&["jobs", "cancel", id])), format!("{id}  is cancelled\n"));
         assert_eq!(json(&url, &on(&["jobs", "show", id]))["job"]["status"], "CANCELED");
+        let many: Vec<_> = (0..3).map(|_| Submission::single(shop::call("shop.Till"))).collect();
+        store.insert(&many).await.unwrap();
+        let some = on(&["jobs", "cancel", "--target", "shop.Till", "--limit", "2", "--yes"]);
+        assert_eq!(said(&url, &some), "2 jobs cancelled.\n");
         store.close().await;
 
         assert!(

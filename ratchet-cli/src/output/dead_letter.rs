@@ -6,7 +6,6 @@ use ratchet_api::store::DeadLetterGroup;
 use ratchet_api::{Fingerprint, JobId, TargetName};
 use serde::Serialize;
 
-use super::job::Answer;
 use super::{Instant, Table};
 
 /// Dead letters by what went wrong.
@@ -59,26 +58,5 @@ impl fmt::Display for Groups {
             ]);
         }
         write!(f, "{table}")
-    }
-}
-
-/// What became of a retry of many.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Revived {
-    pub(crate) retried: u64,
-    /// Those that are still dead letters, with the reason.
-    pub(crate) left: Vec<Answer>,
-}
-
-impl fmt::Display for Revived {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for answer in &self.left {
-            write!(f, "{answer}")?;
-        }
-        let found = self.retried + self.left.len() as u64;
-        if found == 0 {
-            return writeln!(f, "There are no dead letters.");
-        }
-        writeln!(f, "{} of {found} dead letters will be tried again.", self.retried)
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod dead_letter;
 pub(crate) mod job;
+pub(crate) mod many;
 pub(crate) mod migration;
 pub(crate) mod node;
 pub(crate) mod queue;

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use ratchet_api::store::JobStory;
 use ratchet_api::{
-    DlqAlert, Edge, EdgeState, Execution, ExecutionResult, Fence, Fingerprint, JobId, LogLevel, LogLine,
-    Owner, whole_millis,
+    DlqAlert, Edge, EdgeState, Execution, ExecutionResult, Fence, Fingerprint, JobId, JobType, LogLevel,
+    LogLine, Owner, whole_millis,
 };
+use ratchet_core::JobCause;
 use serde::Serialize;
 
 use super::job::{JobView, Json};
@@ -163,7 +164,10 @@ impl Story {
         fields.maybe("cancelled because", job.cancel_reason.as_ref());
         fields.add("call", &job.call);
         fields.add("arguments", job.call.arguments());
-        fields.maybe("params", job.params.as_ref());
+        match cause(job) {
+            Some(cause) => fields.add("because of", cause),
+            None => fields.maybe("params", job.params.as_ref()),
+        }
         fields.add("type", job.job_type);
         fields.add("queue", &job.queue);
         fields.add("priority", format!("{:?}", job.priority).to_uppercase());
@@ -232,6 +236,14 @@ impl fmt::Display for Fields {
         }
         Ok(())
     }
+}
+
+/// What a callback tells of, in place of params.
+fn cause(job: &JobView) -> Option<String> {
+    let params = job.params.as_ref().filter(|_| job.job_type == JobType::Callback)?;
+    let JobCause { job_id, status, error, .. } = serde_json::from_str(&params.to_string()).ok()?;
+    let error = error.map(|error| format!(": {error}")).unwrap_or_default();
+    Some(format!("job {job_id}, which is {status}{error}"))
 }
 
 fn attempt_table(attempts: &[Attempt], now: Instant) -> String {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use ratchet_api::store::{DlqAlertStore as _, JobBulkStore as _, JobLogStore as _, JobStoreExt as _};
-use ratchet_api::store::{JobBatchStatusStore as _, NodeStore as _};
+use ratchet_api::store::{JobBatchStatusStore as _, JobClaimStore as _, NodeStore as _, ProgressReport};
 use ratchet_api::{
     BusinessKey, Condition, Edge, ErrorRecord, Fence, Inserted, JobClaim, JobFailure, JobId, JobPayload,
-    JsonText, LogLevel, NewDlqAlert, NewJob, NewLogLine, NodeInfo, Owner, QueueName, Sanitized, Submission,
-    Tag,
+    JobType, JsonText, LogLevel, NewDlqAlert, NewJob, NewLogLine, NodeInfo, Owner, Progress, QueueName,
+    Sanitized, Submission, Tag,
 };
 use ratchet_core::defaults::DefaultErrorSanitizer;
 use ratchet_store_sqlite::SqliteStore;
@@ -94,6 +94,24 @@ impl Shop {
             NewDlqAlert { job: first, error_hash: "0123456789abcdef".to_owned(), fingerprint, window };
         self.store.record_alerts(&[alert]).await.unwrap();
         (first, second)
+    }
+
+    /// A running job says how far it is with its ten cakes.
+    pub(crate) async fn progress(&self, job: JobId, done: u64, message: &str) {
+        let claim =
+            self.store.owned(&self.owner).await.unwrap().into_iter().find(|claim| claim.id == job).unwrap();
+        let progress = Progress { done, total: Some(10), message: Some(message.to_owned()) };
+        let report = ProgressReport { id: job, fence: claim.fence, progress };
+        assert_eq!(self.store.report_progress(&[report]).await.unwrap(), [true]);
+    }
+
+    /// What is called back after a failure.
+    pub(crate) async fn callback(&self, failed: JobId) -> JobId {
+        let mut job = call("shop.Mail");
+        job.spec.job_type = JobType::Callback;
+        let cause = format!(r#"{{"job_id":"{failed}","status":"FAILED","error":"no eggs"}}"#);
+        job.spec.params = Some(JsonText::parse(cause).unwrap());
+        self.submit(job).await
     }
 
     /// Adds numbered lines to the log of a job.

@@ -125,6 +125,21 @@ impl<'a> Bulk<'a> {
         self
     }
 
+    /// How many jobs it would meet now, counted up to `most`: to ask someone before they are steered.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn count(&self, most: usize) -> Result<usize, ControlError> {
+        let (most, mut met) = (most.min(self.limit), 0);
+        let mut page = PageRequest::first(CHUNK.min(most));
+        while page.limit > 0 {
+            let found = self.steering.client.store().query_jobs(&self.filter, &page).await?;
+            met += found.jobs.len() + found.unreadable.len();
+            page = PageRequest { after: found.next, limit: found.next.map_or(0, |_| CHUNK.min(most - met)) };
+        }
+        Ok(met)
+    }
+
     /// Steers them.
     ///
     /// # Errors

@@ -2,10 +2,13 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Error, Result};
+use anyhow::{Error, Result, bail};
+use ratchet_api::store::JobFilter;
 use ratchet_api::{ControlError, Job, JobId, JobStatus};
-use ratchet_core::Client;
+use ratchet_core::{Bulk, Client};
 
+use super::filter::Filter;
+use super::many::{self, Extent};
 use crate::output::Output;
 use crate::output::job::{Answer, Answers};
 
@@ -14,16 +17,36 @@ use crate::output::job::{Answer, Answers};
 pub(crate) struct Jobs {
     /// The jobs' ids
     #[arg(required = true, value_name = "ID")]
+    pub(super) ids: Vec<JobId>,
+}
+
+/// Which jobs to steer: some by their ids, or all that a filter finds.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Chosen {
+    /// The jobs' ids, or options that say which
+    #[arg(value_name = "ID", required_unless_present_any = ["Filter", "all"], conflicts_with_all = ["Filter", "Extent"])]
     ids: Vec<JobId>,
+
+    /// All jobs for which it is possible
+    #[arg(long, conflicts_with_all = ["ids", "Filter"])]
+    all: bool,
+
+    #[command(flatten)]
+    filter: Filter,
+
+    #[command(flatten)]
+    extent: Extent,
 }
 
 /// `ratchet jobs cancel`
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:
-  ratchet jobs cancel 0193297a-5c1e-7d4b-8f3a-0242ac120002 --reason 'the customer changed their mind'")]
+#[command(after_help = "Examples:
+  ratchet jobs cancel 0193297a-5c1e-7d4b-8f3a-0242ac120002 --reason 'the customer changed their mind'
+  ratchet jobs cancel --queue mail --status pending --yes
+  ratchet jobs cancel --target billing.Payments --tag eu --limit 1000")]
 pub(crate) struct Cancel {
     #[command(flatten)]
-    pub(super) jobs: Jobs,
+    pub(super) jobs: Chosen,
 
     /// Why, for those who look at the job later
     #[arg(long, value_name = "TEXT", default_value = "cancelled from the command line")]
@@ -40,16 +63,29 @@ pub(crate) enum Control<'a> {
     Retry,
 }
 
+/// Steers what was chosen.
+pub(super) async fn run_chosen(
+    chosen: &Chosen,
+    control: &Control<'_>,
+    client: &Client,
+    output: Output,
+) -> Result<ExitCode> {
+    match chosen.ids.is_empty() {
+        false => run(&chosen.ids, control, client, output).await,
+        true => many::run(chosen.filter.clone(), &chosen.extent, control, client, output).await,
+    }
+}
+
 /// Steers each job, tells what became of it, and fails if nothing did.
 pub(super) async fn run(
-    jobs: &Jobs,
+    ids: &[JobId],
     control: &Control<'_>,
     client: &Client,
     output: Output,
 ) -> Result<ExitCode> {
     let mut answers = Answers { jobs: Vec::new() };
     let mut trouble: Option<Error> = None;
-    for id in &jobs.ids {
+    for id in ids {
         match control.steer(client, *id).await {
             Ok(answer) => answers.jobs.push(answer),
             Err(error) => {
@@ -85,7 +121,16 @@ impl Control<'_> {
         Ok(Answer { id, done, status: job.map(|job| job.status), answer })
     }
 
-    const fn participle(&self) -> &'static str {
+    /// Prepares to steer all that a filter finds, where that is possible.
+    pub(crate) fn bulk<'a>(&self, client: &Client, filter: JobFilter) -> Result<Bulk<'a>> {
+        match self {
+            Self::Cancel(reason) => Ok(client.cancel_all(filter, reason)),
+            Self::Retry => Ok(client.retry_all(filter)),
+            Self::Pause | Self::Resume => bail!("jobs are {} one by one", self.participle()),
+        }
+    }
+
+    pub(crate) const fn participle(&self) -> &'static str {
         match self {
             Self::Cancel(_) => "cancelled",
             Self::Pause => "paused",

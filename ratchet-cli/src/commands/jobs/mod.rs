@@ -1,7 +1,9 @@
 //! `ratchet jobs`
 
 pub(crate) mod control;
+pub(crate) mod filter;
 mod list;
+pub(crate) mod many;
 mod show;
 
 use std::process::ExitCode;
@@ -39,8 +41,10 @@ enum Command {
     #[command(after_help = "Example:\n  ratchet jobs resume 0193297a-5c1e-7d4b-8f3a-0242ac120002")]
     Resume(control::Jobs),
     /// Runs failed jobs again, as if they had never been tried
-    #[command(after_help = "Example:\n  ratchet jobs retry 0193297a-5c1e-7d4b-8f3a-0242ac120002")]
-    Retry(control::Jobs),
+    #[command(after_help = "Examples:
+  ratchet jobs retry 0193297a-5c1e-7d4b-8f3a-0242ac120002
+  ratchet jobs retry --queue mail --ended-from 2026-11-16T08:30:00Z --yes")]
+    Retry(control::Chosen),
 }
 
 pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) -> Result<ExitCode> {
@@ -49,10 +53,10 @@ pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) ->
         Command::List(arguments) => list::run(arguments, &client, output).await,
         Command::Show(arguments) => show::run(arguments, &client, output).await,
         Command::Cancel(cancel) => {
-            control::run(&cancel.jobs, &Control::Cancel(&cancel.reason), &client, output).await
+            control::run_chosen(&cancel.jobs, &Control::Cancel(&cancel.reason), &client, output).await
         }
-        Command::Pause(jobs) => control::run(jobs, &Control::Pause, &client, output).await,
-        Command::Resume(jobs) => control::run(jobs, &Control::Resume, &client, output).await,
-        Command::Retry(jobs) => control::run(jobs, &Control::Retry, &client, output).await,
+        Command::Pause(jobs) => control::run(&jobs.ids, &Control::Pause, &client, output).await,
+        Command::Resume(jobs) => control::run(&jobs.ids, &Control::Resume, &client, output).await,
+        Command::Retry(jobs) => control::run_chosen(jobs, &Control::Retry, &client, output).await,
     }
 }
