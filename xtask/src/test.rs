@@ -30,6 +30,8 @@ const SUITE: &str = "tck";
 
 /// Tells tests that they may take longer.
 const LONG: &str = "RATCHET_LONG";
+/// The command line is tested with every driver: the stores are built anyway.
+const DRIVERS: [&str; 2] = ["--features", "ratchet-cli/postgres,ratchet-cli/mongodb"];
 
 /// Starts the servers that the stores need, runs all tests, and stops what it started.
 pub(crate) fn test(workspace: &Path, long: bool) -> Result<()> {
@@ -88,6 +90,7 @@ fn run(workspace: &Path, packages: &[String], running: &[Running], long: bool) -
     let mut command = crate::cargo();
     command
         .args(["test", "--workspace", "--no-fail-fast"])
+        .args(DRIVERS)
         .current_dir(workspace)
         .env("CARGO_TERM_COLOR", "never")
         .stdin(Stdio::null())
@@ -121,6 +124,7 @@ fn run(workspace: &Path, packages: &[String], running: &[Running], long: bool) -
 fn build(workspace: &Path) -> Result<BTreeMap<String, Binary>> {
     let mut child = crate::cargo()
         .args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"])
+        .args(DRIVERS)
         .current_dir(workspace)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
