@@ -1,13 +1,18 @@
 //! Natural batching: what arrives while a call is under way forms the next call.
 //!
-//! There is no timer. A lonely item is sent at once and pays nothing; a flood shares round trips.
+//! A lonely item is sent at once and pays nothing; a flood shares round trips. Only a flood, or a call that takes long,
+//! makes another call beside the one under way.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use ratchet_api::{StoreError, StoreErrorKind, StoreResult};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
+
+/// A call that takes longer holds up nobody who comes after it.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Sends many items with one call, and answers in the same number and order.
 type SendMany<I, O> = dyn Fn(Vec<I>) -> BoxFuture<'static, StoreResult<Vec<O>>> + Send + Sync;
@@ -24,11 +29,18 @@ struct Shared<I, O> {
     /// The most calls at once.
     lanes: usize,
     state: Mutex<State<I, O>>,
+    /// Rings when a good part of a full call waits.
+    flood: Notify,
 }
 
 struct State<I, O> {
     waiting: Vec<(I, oneshot::Sender<StoreResult<O>>)>,
+    /// Tasks that make calls.
+    lanes: usize,
+    /// Calls under way.
     calls: usize,
+    /// How many calls were ever begun.
+    begun: u64,
 }
 
 impl<I, O> Clone for Coalescer<I, O> {
@@ -55,8 +67,16 @@ where
         F: Future<Output = StoreResult<Vec<O>>> + Send + 'static,
     {
         let send: Box<SendMany<I, O>> = Box::new(move |items| send(with.clone(), items).boxed());
-        let state = Mutex::new(State { waiting: Vec::new(), calls: 0 });
-        Self { shared: Arc::new(Shared { send, most: most.max(1), lanes: lanes.max(1), state }) }
+        let state = Mutex::new(State { waiting: Vec::new(), lanes: 0, calls: 0, begun: 0 });
+        Self {
+            shared: Arc::new(Shared {
+                send,
+                most: most.max(1),
+                lanes: lanes.max(1),
+                state,
+                flood: Notify::new(),
+            }),
+        }
     }
 
     /// Sends one item together with whatever else there is.
@@ -71,8 +91,11 @@ where
         let starts = {
             let mut state = self.shared.lock();
             state.waiting.push((item, answer));
-            let starts = state.calls < self.shared.lanes;
-            state.calls += usize::from(starts);
+            let starts = state.lanes < self.shared.lanes;
+            state.lanes += usize::from(starts);
+            if state.waiting.len() == self.shared.most.div_ceil(4) {
+                self.shared.flood.notify_one();
+            }
             starts
         };
         if starts {
@@ -90,9 +113,27 @@ impl<I, O> Shared<I, O> {
 
     /// Calls until nothing waits.
     async fn work(self: Arc<Self>) {
+        // Whoever is about to send something sends it first.
+        tokio::task::yield_now().await;
+        self.let_others_go_first().await;
         while let Some(batch) = self.next() {
             let (items, answers): (Vec<I>, Vec<_>) = batch.into_iter().unzip();
-            deliver((self.send)(items).await, answers);
+            let sent = (self.send)(items).await;
+            self.lock().calls -= 1;
+            deliver(sent, answers);
+        }
+    }
+
+    /// A call beside another one has to be worth its while: it waits for a flood, or until the other takes long.
+    async fn let_others_go_first(&self) {
+        let mut seen = self.lock().begun;
+        while self.lock().calls > 0 {
+            let flood = tokio::time::timeout(PATIENCE, self.flood.notified()).await.is_ok();
+            let state = self.lock();
+            if flood || state.begun == seen || state.waiting.is_empty() {
+                return;
+            }
+            seen = state.begun;
         }
     }
 
@@ -100,9 +141,11 @@ impl<I, O> Shared<I, O> {
     fn next(&self) -> Option<Vec<(I, oneshot::Sender<StoreResult<O>>)>> {
         let mut state = self.lock();
         if state.waiting.is_empty() {
-            state.calls -= 1;
+            state.lanes -= 1;
             return None;
         }
+        state.calls += 1;
+        state.begun += 1;
         let rest = state.waiting.len().min(self.most);
         Some(state.waiting.drain(..rest).collect())
     }
@@ -136,8 +179,6 @@ fn gone() -> StoreError {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::sync::Semaphore;
 
     use super::*;
@@ -194,6 +235,30 @@ mod tests {
         gate.add_permits(10);
         assert!(answers.await.unwrap().iter().all(Result::is_ok));
         assert!(sizes.lock().unwrap().iter().all(|size| *size <= 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_takes_long_holds_up_nobody() {
+        let (coalescer, sizes, gate) = doubling(100, 2);
+        let sent = |item| {
+            let coalescer = coalescer.clone();
+            tokio::spawn(async move { coalescer.send(item).await.unwrap() })
+        };
+        let (first, begun) = (sent(1), tokio::time::Instant::now());
+        while sizes.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let others = [sent(2), sent(3)];
+        while sizes.lock().unwrap().len() < 2 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(begun.elapsed() >= PATIENCE);
+        assert_eq!(*sizes.lock().unwrap(), [1, 2], "those who waited went together");
+        gate.add_permits(2);
+        assert_eq!(first.await.unwrap(), 2);
+        for (other, doubled) in others.into_iter().zip([4, 6]) {
+            assert_eq!(other.await.unwrap(), doubled);
+        }
     }
 
     #[tokio::test]

@@ -7,10 +7,10 @@ use ratchet_api::spi::{
     BeanResolver, CallerPrincipalResolver, ClassPolicy, ClusterCoordinator, ErrorSanitizer, ExecutorProvider,
     JobInvocationResolver, MetricsSink, ResilienceStrategy, RetryPolicy, TraceParentResolver,
 };
-use ratchet_api::store::{JobStore, Loaded, Permit, PermitRequest};
+use ratchet_api::store::{JobStore, Permit, PermitRequest};
 use ratchet_api::{
-    ErrorRecord, EventHeader, Fence, Job, JobClaim, JobEvent, JobEventKind, JobFailure, JobId, Owner,
-    Sanitized, StoreResult, Timestamp,
+    ErrorRecord, EventHeader, Job, JobClaim, JobEvent, JobEventKind, JobFailure, Owner, Sanitized,
+    StoreResult, Timestamp,
 };
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -29,9 +29,6 @@ use crate::task::UnknownTargets;
 
 /// The most items in one call to the store.
 const MOST: usize = 1_000;
-
-/// The most calls of one kind at once. More buy nothing on any database that was measured.
-const LANES: usize = 2;
 
 /// What can be replaced.
 pub(crate) struct Plugs {
@@ -63,7 +60,6 @@ pub(crate) struct Engine {
     /// Rings when a job becomes due that this process made wait.
     pub(crate) alarm: Arc<Alarm>,
     pub(crate) journal: Journal,
-    pub(crate) loads: Coalescer<(JobId, Fence), Loaded>,
     pub(crate) exchange: Exchange,
     pub(crate) permits: Coalescer<PermitRequest, Permit>,
     /// Set when bodies that still run are given up, because the node stops.
@@ -85,9 +81,6 @@ impl Engine {
     ) -> Self {
         let mine = || (Arc::clone(&store), owner.clone());
         Self {
-            loads: Coalescer::new(MOST, LANES, Arc::clone(&store), |store, claims| async move {
-                store.load(&claims).await
-            }),
             exchange: Exchange::new(&store, &owner),
             permits: Coalescer::new(MOST, 1, mine(), |(store, owner), requests| async move {
                 store.acquire(&owner, &requests).await

@@ -10,7 +10,8 @@ use super::rules::{Rules, millis, mins, secs};
 #[derive(Debug, Clone, PartialEq)]
 pub struct PollingOptions {
     /// Most jobs per claim. Default 50: enough to share a round trip, few enough that one node does not
-    /// take what others could start sooner.
+    /// take what others could start sooner. A node whose jobs go fast takes more, also beyond its slots: as many
+    /// as it gets done in a tenth of a second.
     pub batch_size: u32,
     /// Shortest delay in normal mode. Default 2 s.
     pub min_delay: Duration,

@@ -2,6 +2,7 @@
 
 mod pace;
 pub(crate) mod slots;
+mod turnover;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use self::slots::Place;
 use crate::engine::{Engine, insist};
 use crate::outcome::{Conclusion, bare};
 use crate::running::Running;
-use crate::task::Attempt;
+use crate::task::{Attempt, load};
 
 /// Runs claimed jobs.
 pub(crate) struct Coordinator {
@@ -29,22 +30,18 @@ impl Coordinator {
 
     /// Begins an attempt at each. A claim for which there is no place after all goes back untouched.
     pub(crate) async fn accept(&self, claims: Vec<JobClaim>) {
-        let mut unwanted = Vec::new();
+        let (mut begun, mut unwanted) = (Vec::with_capacity(claims.len()), Vec::new());
         for claim in claims {
             match self.engine.slots.take(&claim.queue).filter(|_| self.engine.drain.takes_work()) {
-                Some(place) => self.begin(claim, place),
+                // From now on, not from when it is first polled: whoever reconciles must see it.
+                Some(place) => begun.push((self.engine.running.begin(claim.id, claim.fence), claim, place)),
                 None => unwanted.push(claim),
             }
         }
+        if !begun.is_empty() {
+            self.attempts.spawn(begin(Arc::clone(&self.engine), self.attempts.clone(), begun));
+        }
         join_all(unwanted.iter().map(|claim| hand_back(&self.engine, claim))).await;
-    }
-
-    fn begin(&self, claim: JobClaim, place: Place) {
-        let (engine, queue) = (Arc::clone(&self.engine), claim.queue.clone());
-        // From now on, not from when it is first polled: whoever reconciles must see it.
-        let running = engine.running.begin(claim.id, claim.fence);
-        let attempt = self.attempts.track_future(attempt(engine, claim, place, running));
-        self.engine.plugs.executor.spawn(&queue, Box::pin(attempt));
     }
 
     /// Completes when no attempt is under way. Nothing may be accepted any more.
@@ -54,14 +51,25 @@ impl Coordinator {
     }
 }
 
+/// Reads what was claimed together by one call, and runs each.
+async fn begin(engine: Arc<Engine>, attempts: TaskTracker, begun: Vec<(Running, JobClaim, Place)>) {
+    let loaded = load(&engine, begun.iter().map(|(_, claim, _)| claim)).await;
+    for ((running, claim, place), loaded) in begun.into_iter().zip(loaded) {
+        let queue = claim.queue.clone();
+        let attempt = Attempt { engine: Arc::clone(&engine), claim, loaded, place, running };
+        let attempt = attempts.track_future(run(attempt));
+        engine.plugs.executor.spawn(&queue, Box::pin(attempt));
+    }
+}
+
 /// Runs a job as soon as it has a slot. One that still waits for it when the node drains goes back untouched.
-async fn attempt(engine: Arc<Engine>, claim: JobClaim, place: Place, running: Running) {
+async fn run(mut attempt: Attempt) {
     let slot = tokio::select! {
         biased;
-        slot = place.slot() => slot,
-        () = engine.drain.begun() => return hand_back(&engine, &claim).await,
+        slot = attempt.place.slot() => slot,
+        () = attempt.engine.drain.begun() => return hand_back(&attempt.engine, &attempt.claim).await,
     };
-    Attempt { engine, claim, slot, running }.run().await;
+    attempt.run(slot).await;
 }
 
 async fn hand_back(engine: &Engine, claim: &JobClaim) {

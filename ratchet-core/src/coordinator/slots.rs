@@ -1,6 +1,8 @@
 //! How many jobs of each queue run here at once.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ratchet_api::options::QueueOptions;
@@ -9,44 +11,62 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
 use super::pace::Pace;
+use super::turnover::Turnover;
 
 /// The slots of every queue that this node serves.
 #[derive(Clone)]
 pub(crate) struct Slots(Arc<Inner>);
 
 struct Inner {
-    queues: BTreeMap<QueueName, Queue>,
+    queues: BTreeMap<QueueName, Arc<Queue>>,
     freed: Arc<Notify>,
 }
 
 struct Queue {
     slots: u32,
+    /// Jobs that may be claimed beyond the slots, however slow they are.
+    headroom: usize,
     /// For jobs that run.
     free: Arc<Semaphore>,
-    /// For jobs that were claimed: they run, or wait here until they can.
-    places: Arc<Semaphore>,
+    /// Jobs that were claimed and have no recorded outcome yet.
+    held: AtomicUsize,
+    /// Jobs that went, ever.
+    gone: AtomicUsize,
+    /// Jobs that may be claimed beyond the slots, because they would go soon.
+    ahead: AtomicUsize,
+    turnover: Mutex<Turnover>,
     pace: Option<Mutex<Pace>>,
 }
 
-/// The place of a claimed job, which may have to wait for its slot.
+/// The place of a claimed job until its outcome is recorded.
 #[derive(Debug)]
 pub(crate) struct Place {
-    permit: Option<OwnedSemaphorePermit>,
+    // Before what holds the place, so that nobody claims for a slot that is still taken.
     /// The slot, if it was free at once.
     slot: Option<OwnedSemaphorePermit>,
-    slots: Arc<Semaphore>,
-    freed: Arc<Notify>,
+    held: Arc<Held>,
 }
 
 /// One taken slot. It is free again when this goes, whatever became of the job.
 #[derive(Debug)]
-pub(crate) struct Slot(#[expect(dead_code, reason = "it is kept, not read")] Place);
+pub(crate) struct Slot {
+    _permit: Option<OwnedSemaphorePermit>,
+    /// A body that cannot be stopped keeps the place as well.
+    _held: Arc<Held>,
+}
+
+/// Counts as a claimed job while it lives.
+struct Held {
+    queue: Arc<Queue>,
+    freed: Arc<Notify>,
+}
 
 impl Slots {
     /// The slots of these queues. Of each, `headroom` times as many jobs may be claimed beyond them.
     pub(crate) fn new(queues: impl IntoIterator<Item = (QueueName, QueueOptions)>, headroom: f64) -> Self {
         let now = Instant::now();
-        let queues = queues.into_iter().map(|(name, options)| (name, Queue::new(&options, headroom, now)));
+        let queues =
+            queues.into_iter().map(|(name, options)| (name, Arc::new(Queue::new(&options, headroom, now))));
         Self(Arc::new(Inner { queues: queues.collect(), freed: Arc::default() }))
     }
 
@@ -55,13 +75,20 @@ impl Slots {
         self.0.queues.keys()
     }
 
-    /// How many of each queue may be claimed now, with no more than `most` in all. Queue number `first` is served
-    /// first: take turns, and none starves.
+    /// How many of each queue may be claimed now: in all no more than `most`, and what would go soon. Queue number
+    /// `first` is served first: take turns, and none starves.
     pub(crate) fn room(&self, most: usize, first: usize) -> Vec<QueueLimit> {
+        let now = Instant::now();
+        let ahead: usize = self.0.queues.values().map(|queue| queue.look_ahead(now)).sum();
+        self.vacant(most.saturating_add(ahead), first)
+    }
+
+    /// How many of each queue may be claimed now, with no more than `most` in all, by what is known already.
+    pub(crate) fn vacant(&self, most: usize, first: usize) -> Vec<QueueLimit> {
         let (queues, now) = (&self.0.queues, Instant::now());
         let in_turn = queues.iter().cycle().skip(first % queues.len().max(1)).take(queues.len());
         let mut left = most;
-        let limit = |(name, queue): (&QueueName, &Queue)| {
+        let limit = |(name, queue): (&QueueName, &Arc<Queue>)| {
             let limit = queue.room(now).min(left);
             left -= limit;
             (limit > 0).then(|| QueueLimit { queue: name.clone(), limit })
@@ -69,10 +96,10 @@ impl Slots {
         in_turn.filter_map(limit).collect()
     }
 
-    /// Whether a job of one of these queues may be claimed now.
+    /// Whether it is time to claim jobs of one of these queues.
     pub(crate) fn has_room<'q>(&self, queues: impl IntoIterator<Item = &'q QueueName>) -> bool {
         let now = Instant::now();
-        queues.into_iter().filter_map(|name| self.0.queues.get(name)).any(|queue| queue.room(now) > 0)
+        queues.into_iter().filter_map(|name| self.0.queues.get(name)).any(|queue| queue.is_open(now))
     }
 
     /// Completes when there may be room in one of these queues that had none.
@@ -94,13 +121,13 @@ impl Slots {
 
     /// Takes the place of a claimed job, if there is one.
     pub(crate) fn take(&self, queue: &QueueName) -> Option<Place> {
-        let Queue { free, places, pace, .. } = self.0.queues.get(queue)?;
-        let permit = Arc::clone(places).try_acquire_owned().ok()?;
-        if let Some(pace) = pace {
+        let queue = self.0.queues.get(queue)?;
+        let held =
+            queue.hold().then(|| Held { queue: Arc::clone(queue), freed: Arc::clone(&self.0.freed) })?;
+        if let Some(pace) = &queue.pace {
             lock(pace).take(Instant::now());
         }
-        let slot = Arc::clone(free).try_acquire_owned().ok();
-        Some(Place { permit: Some(permit), slot, slots: Arc::clone(free), freed: Arc::clone(&self.0.freed) })
+        Some(Place { slot: Arc::clone(&queue.free).try_acquire_owned().ok(), held: Arc::new(held) })
     }
 
     /// All slots.
@@ -125,53 +152,90 @@ impl Slots {
 
 impl Queue {
     fn new(options: &QueueOptions, headroom: f64, now: Instant) -> Self {
-        let (slots, pace) = (options.slots as usize, options.rate_limit_per_minute);
-        // A job that waits here would start later than it was counted, perhaps together with many others.
-        let headroom = if pace.is_some() { 0.0 } else { headroom };
-        let waiting = (f64::from(options.slots) * headroom).ceil() as usize;
         Self {
             slots: options.slots,
-            free: Arc::new(Semaphore::new(slots)),
-            places: Arc::new(Semaphore::new(slots + waiting)),
-            pace: pace.map(|per_minute| Mutex::new(Pace::new(per_minute, now))),
+            headroom: (f64::from(options.slots) * headroom).ceil() as usize,
+            free: Arc::new(Semaphore::new(options.slots as usize)),
+            held: AtomicUsize::new(0),
+            gone: AtomicUsize::new(0),
+            ahead: AtomicUsize::new(0),
+            turnover: Mutex::new(Turnover::new(now)),
+            pace: options.rate_limit_per_minute.map(|per_minute| Mutex::new(Pace::new(per_minute, now))),
+        }
+    }
+
+    /// Finds out how many may be claimed beyond the slots because they would go soon.
+    fn look_ahead(&self, now: Instant) -> usize {
+        let ahead = lock(&self.turnover).ahead(self.gone.load(Ordering::Relaxed), now);
+        self.ahead.store(ahead, Ordering::Relaxed);
+        ahead
+    }
+
+    /// The most jobs that may be held.
+    fn places(&self) -> usize {
+        let slots = self.slots as usize;
+        match self.pace {
+            None => slots + self.headroom + self.ahead.load(Ordering::Relaxed),
+            // A job that waits here would start later than it was counted, perhaps together with many others.
+            Some(_) => slots,
         }
     }
 
     /// How many may be claimed now.
     fn room(&self, now: Instant) -> usize {
         let paced = self.pace.as_ref().map_or(usize::MAX, |pace| lock(pace).available(now) as usize);
-        self.places.available_permits().min(paced)
+        self.places().saturating_sub(self.held.load(Ordering::Relaxed)).min(paced)
+    }
+
+    /// Whether there is enough room for a claim to be worth its while.
+    fn is_open(&self, now: Instant) -> bool {
+        self.room(now) > self.ahead.load(Ordering::Relaxed) / 2
+    }
+
+    /// One more is held, if there is a place for it.
+    fn hold(&self) -> bool {
+        let places = self.places();
+        let one_more = |held: usize| (held < places).then_some(held + 1);
+        self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
     }
 
     /// When its pace allows the next one; nothing if there is no place for it anyway.
     fn next(&self, now: Instant) -> Option<Instant> {
-        let pace = self.pace.as_ref().filter(|_| self.places.available_permits() > 0)?;
+        let pace = self.pace.as_ref().filter(|_| self.held.load(Ordering::Relaxed) < self.places())?;
         Some(lock(pace).next(now))
     }
 }
 
 impl Place {
     /// Waits for a slot; those who wait get theirs in turn.
-    pub(crate) async fn slot(mut self) -> Slot {
-        if self.slot.is_none() {
+    pub(crate) async fn slot(&mut self) -> Slot {
+        let permit = match self.slot.take() {
+            Some(permit) => Some(permit),
             // Nobody closes the semaphore.
-            self.slot = Arc::clone(&self.slots).acquire_owned().await.ok();
-        }
-        Slot(self)
+            None => Arc::clone(&self.held.queue.free).acquire_owned().await.ok(),
+        };
+        Slot { _permit: permit, _held: Arc::clone(&self.held) }
     }
 }
 
-impl Drop for Place {
+impl Drop for Held {
     fn drop(&mut self) {
-        // Now, so that whoever is told finds them free; the slot first, so that nobody claims for one that is still taken.
-        drop(self.slot.take());
-        drop(self.permit.take());
-        self.freed.notify_one();
+        self.queue.held.fetch_sub(1, Ordering::Relaxed);
+        self.queue.gone.fetch_add(1, Ordering::Relaxed);
+        if self.queue.is_open(Instant::now()) {
+            self.freed.notify_one();
+        }
     }
 }
 
-fn lock(pace: &Mutex<Pace>) -> MutexGuard<'_, Pace> {
-    pace.lock().unwrap_or_else(PoisonError::into_inner)
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held").finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -234,7 +298,8 @@ mod tests {
         let slots = slots([("a", 2)], 0.5);
         assert_eq!(room(&slots, 100, 0), limits([("a", 3)]));
         let (one, _two) = (run(&slots, "a").await, run(&slots, "a").await);
-        let mut third = Box::pin(slots.take(&queue("a")).expect("a place to wait").slot());
+        let mut third = slots.take(&queue("a")).expect("a place to wait");
+        let mut third = Box::pin(third.slot());
         assert!(third.as_mut().now_or_never().is_none(), "both slots are taken");
         assert!(slots.take(&queue("a")).is_none());
         assert_eq!(slots.taken(), 2, "who waits does not run");

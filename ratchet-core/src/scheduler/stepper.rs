@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use ratchet_api::store::ClaimRequest;
+use ratchet_api::store::{ClaimRequest, Loaded};
 use ratchet_api::{Beat, JobClaim, StoreResult};
 
 use super::lifecycle::Hooks;
 use super::{Client, SchedulerBuilder, StartError, engine, node_info, owner};
 use crate::drain::Readiness;
 use crate::engine::Engine;
-use crate::task::Attempt;
+use crate::task::{Attempt, load};
 
 /// How long listeners may take to hear what happened in a step.
 const HEARD: Duration = Duration::from_secs(5);
@@ -58,7 +58,9 @@ impl Stepper {
                 return Ok(attempts);
             }
             attempts += claims.len();
-            join_all(claims.into_iter().filter_map(|claim| self.attempt(claim))).await;
+            let loaded = load(&self.engine, claims.iter()).await;
+            let claims = claims.into_iter().zip(loaded);
+            join_all(claims.filter_map(|(claim, loaded)| self.attempt(claim, loaded))).await;
         }
     }
 
@@ -66,16 +68,18 @@ impl Stepper {
     async fn claim(&self) -> StoreResult<Vec<JobClaim>> {
         let engine = &self.engine;
         engine.store.beat(&Beat::new(engine.owner.clone(), engine.options.node.lease)).await?;
-        let room = engine.slots.room(usize::MAX, 0);
+        // Never ahead of the slots: how many go by one call must not depend on how fast they go.
+        let room = engine.slots.vacant(usize::MAX, 0);
         engine.store.claim(&ClaimRequest::of_queues(engine.owner.clone(), room)).await
     }
 
-    fn attempt(&self, claim: JobClaim) -> Option<impl Future<Output = ()> + use<>> {
+    fn attempt(&self, claim: JobClaim, loaded: Loaded) -> Option<impl Future<Output = ()> + use<>> {
         let (engine, place) = (Arc::clone(&self.engine), self.engine.slots.take(&claim.queue)?);
         let running = engine.running.begin(claim.id, claim.fence);
+        let mut attempt = Attempt { engine, claim, loaded, place, running };
         Some(async move {
-            let slot = place.slot().await;
-            Attempt { engine, claim, slot, running }.run().await;
+            let slot = attempt.place.slot().await;
+            attempt.run(slot).await;
         })
     }
 

@@ -21,7 +21,7 @@ use tracing::Instrument as _;
 use tracing::field::{Empty, display};
 
 use crate::context::Opening;
-use crate::coordinator::slots::Slot;
+use crate::coordinator::slots::{Place, Slot};
 use crate::engine::{Engine, insist};
 use crate::outcome::{self, Conclusion};
 use crate::running::Running;
@@ -34,7 +34,9 @@ pub(crate) use unknown::UnknownTargets;
 pub(crate) struct Attempt {
     pub(crate) engine: Arc<Engine>,
     pub(crate) claim: JobClaim,
-    pub(crate) slot: Slot,
+    pub(crate) loaded: Loaded,
+    /// Kept until the outcome is recorded.
+    pub(crate) place: Place,
     pub(crate) running: Running,
 }
 
@@ -67,7 +69,7 @@ struct Done {
 
 impl Attempt {
     /// Runs it. Every log line of it carries the job and the node.
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(self, slot: Slot) {
         // Of the gravest level: a filter that drops lesser lines must not take the ids from those that are left.
         let span = tracing::error_span!(
             "job",
@@ -77,9 +79,9 @@ impl Attempt {
             span_id = Empty,
             parent_span_id = Empty,
         );
-        let Self { engine, claim, slot, running } = self;
+        let Self { engine, claim, loaded, place: _place, running } = self;
         let attempt = async {
-            let attempt = attempt(&engine, &claim, slot, &running);
+            let attempt = attempt(&engine, &claim, loaded, slot, &running);
             // Bodies are guarded; what is left are plug points, and bodies that panic when they are dropped.
             if let Err(panic) = AssertUnwindSafe(attempt).catch_unwind().await {
                 let failure = invoke::panicked(&*panic);
@@ -90,9 +92,9 @@ impl Attempt {
     }
 }
 
-async fn attempt(engine: &Arc<Engine>, claim: &JobClaim, slot: Slot, running: &Running) {
+async fn attempt(engine: &Arc<Engine>, claim: &JobClaim, loaded: Loaded, slot: Slot, running: &Running) {
     running.turn().await;
-    let subject = match load(engine, claim).await {
+    let subject = match subject(engine, loaded, running) {
         Ok(subject) => subject,
         Err(stop) => return settle_unloaded(engine, claim, stop).await,
     };
@@ -186,10 +188,19 @@ fn fits(engine: &Engine, result: &JsonText) -> bool {
     bytes <= most
 }
 
-/// Reads the job that was claimed, and with it whether it was cancelled meanwhile.
-async fn load(engine: &Engine, claim: &JobClaim) -> Result<Subject, Stop> {
-    let loaded = insist(engine, "load", || engine.loads.send((claim.id, claim.fence))).await;
-    match loaded.ok_or(Stop::Lost)? {
+/// Reads the jobs that were claimed, and with them whether they were cancelled meanwhile: one call for all.
+pub(crate) async fn load(engine: &Engine, claims: impl Iterator<Item = &JobClaim>) -> Vec<Loaded> {
+    let claims: Vec<_> = claims.map(|claim| (claim.id, claim.fence)).collect();
+    let loaded = insist(engine, "load", || engine.store.load(&claims)).await;
+    loaded.unwrap_or_else(|| vec![Loaded::Lost; claims.len()])
+}
+
+/// The job to run, unless it was cancelled or lost before.
+fn subject(engine: &Engine, loaded: Loaded, running: &Running) -> Result<Subject, Stop> {
+    // It may have waited for its slot meanwhile. A node that stops tells its bodies so by the same token.
+    let cancelled = running.token.is_cancelled() && engine.drain.takes_work();
+    match loaded {
+        Loaded::Job(..) if cancelled => Err(Stop::Canceled("cancelled before it started")),
         Loaded::Job(job, edges) => Ok(Subject { job: Arc::from(job), edges }),
         Loaded::CancelRequested => Err(Stop::Canceled("cancelled before it started")),
         Loaded::Lost => Err(Stop::Lost),

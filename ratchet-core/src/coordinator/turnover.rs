@@ -1,0 +1,80 @@
+//! How many jobs may be claimed before there is a slot for them. Pure: the time is told, never read.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// A job is claimed no sooner than so long before it will have gone, as far as can be foreseen: long enough for a claim
+/// to be shared by many jobs, short enough that nobody misses them elsewhere.
+const AHEAD: Duration = Duration::from_millis(100);
+
+/// The most jobs that are claimed ahead. Larger claims buy nothing on any database that was measured.
+const MOST: usize = 1_000;
+
+/// How fast jobs go: claimed, run and recorded.
+#[derive(Debug)]
+pub(crate) struct Turnover {
+    /// When it was counted last.
+    since: Instant,
+    /// How many had gone by then.
+    gone: usize,
+    ahead: usize,
+}
+
+impl Turnover {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self { since: now, gone: 0, ahead: 0 }
+    }
+
+    /// As many as go in that time, now that so many have gone ever. More is believed at once, less by and by: outcomes
+    /// are recorded in batches, and there may be none in a short while.
+    pub(crate) fn ahead(&mut self, gone: usize, now: Instant) -> usize {
+        let elapsed = now.saturating_duration_since(self.since);
+        if elapsed >= AHEAD {
+            let share = AHEAD.div_duration_f64(elapsed);
+            let went = (gone - self.gone) as f64 * share;
+            let faded = self.ahead as f64 * share / 2.0;
+            self.ahead = (went.max(faded) as usize).min(MOST);
+            (self.since, self.gone) = (now, gone);
+        }
+        self.ahead
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is claimed ahead after each step: so many milliseconds, in which so many jobs went.
+    fn ahead<const N: usize>(steps: [(u64, usize); N]) -> [usize; N] {
+        let (mut now, mut gone) = (Instant::now(), 0);
+        let mut turnover = Turnover::new(now);
+        steps.map(|(millis, went)| {
+            now += Duration::from_millis(millis);
+            gone += went;
+            turnover.ahead(gone, now)
+        })
+    }
+
+    #[test]
+    fn slow_jobs_are_not_claimed_before_there_is_a_slot() {
+        assert_eq!(ahead([(100, 0), (1_000, 9), (10_000, 99)]), [0, 0, 0]);
+    }
+
+    #[test]
+    fn as_many_as_go_in_a_tenth_of_a_second() {
+        assert_eq!(ahead([(100, 100), (200, 200), (1_000, 5_000)]), [100, 100, 500]);
+        assert_eq!(ahead([(100, 100_000)]), [MOST]);
+    }
+
+    #[test]
+    fn nothing_is_learned_from_a_moment() {
+        assert_eq!(ahead([(0, 100), (99, 100), (1, 0)]), [0, 0, 200]);
+    }
+
+    #[test]
+    fn a_pause_halves_it_and_a_long_one_forgets_it() {
+        assert_eq!(ahead([(100, 400), (100, 0), (100, 0), (100, 300)]), [400, 200, 100, 300]);
+        assert_eq!(ahead([(100, 400), (60_000, 0)]), [400, 0]);
+    }
+}
