@@ -1,17 +1,18 @@
 //! Empty stores.
 
+#[cfg(feature = "sql")]
+mod sql;
+
+#[cfg(feature = "sql")]
+pub use sql::{postgres, postgres_url, sqlite};
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use ratchet_api::StoreClock;
 use ratchet_api::store::JobStore;
-use ratchet_store_core::{Dialect, Statement};
 use ratchet_store_memory::MemoryStore;
-use ratchet_store_postgres::{Namespace, PostgresOptions, PostgresStore};
-use ratchet_store_sqlite::{SqliteOptions, SqliteStore};
-use sqlx::{Connection as _, PgConnection};
-use tempfile::TempDir;
 
 /// An empty store, and more connections to it.
 #[async_trait]
@@ -37,61 +38,5 @@ pub fn memory() -> BoxFuture<'static, Box<dyn Place>> {
 impl Place for MemoryStore {
     async fn connect_at(&self, clock: StoreClock) -> Arc<dyn JobStore> {
         Arc::new(Self::connect(self, clock))
-    }
-}
-
-/// In a file of SQLite.
-pub fn sqlite() -> BoxFuture<'static, Box<dyn Place>> {
-    Box::pin(async { Box::new(File(TempDir::new().expect("a directory"))) as Box<dyn Place> })
-}
-
-struct File(TempDir);
-
-#[async_trait]
-impl Place for File {
-    async fn connect_at(&self, clock: StoreClock) -> Arc<dyn JobStore> {
-        let mut options = SqliteOptions::default();
-        options.clock = clock;
-        let file = self.0.path().join("jobs.db");
-        Arc::new(SqliteStore::open_with(file, options).await.expect("the file opens"))
-    }
-}
-
-/// In a schema of the PostgreSQL at `RATCHET_TEST_POSTGRES_URL`.
-pub fn postgres() -> BoxFuture<'static, Box<dyn Place>> {
-    Box::pin(async {
-        let namespace =
-            Namespace::schema(format!("suite_{:032x}", rand::random::<u128>())).expect("a plain name");
-        let migrator = PostgresStore::migrator(&postgres_url(), namespace.clone()).expect("the URL is right");
-        migrator.migrate(|_| {}).await.expect("the tables are made");
-        Box::new(Schema(namespace)) as Box<dyn Place>
-    })
-}
-
-struct Schema(Namespace);
-
-/// Where the PostgreSQL of the tests is.
-pub fn postgres_url() -> String {
-    const URL: &str = "RATCHET_TEST_POSTGRES_URL";
-    std::env::var(URL).unwrap_or_else(|_| {
-        panic!("{URL} is not set; run `cargo xtask servers up postgres` and `eval \"$(cargo xtask servers env)\"`")
-    })
-}
-
-#[async_trait]
-impl Place for Schema {
-    async fn connect_at(&self, clock: StoreClock) -> Arc<dyn JobStore> {
-        let mut options = PostgresOptions::default();
-        options.clock = clock;
-        options.namespace = self.0.clone();
-        options.connections = 4;
-        Arc::new(PostgresStore::connect(&postgres_url(), options).await.expect("the store opens"))
-    }
-
-    async fn remove(&self) {
-        let drop = Statement::compile("DROP SCHEMA ratchet CASCADE", Dialect::Postgres, &self.0);
-        let mut connection = PgConnection::connect(&postgres_url()).await.expect("the server answers");
-        let drop = drop.expect("the text is right").sql();
-        sqlx::raw_sql(drop).execute(&mut connection).await.expect("the schema goes");
     }
 }

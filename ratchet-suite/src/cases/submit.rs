@@ -51,7 +51,7 @@ impl Counter {
     }
 }
 
-// shows: S9 S14 S86
+// shows: S1 S2 S9 S14 S86
 async fn a_job_runs_and_its_result_comes_back(fx: Fixture) {
     let node = fx.node(|builder| builder.bean(Counter::default())).await;
     let job = node.enqueue(Counter::job().add(42)).submit().await.expect("stored");
@@ -242,6 +242,7 @@ async fn a_node_that_cannot_work_does_not_start_and_says_why(fx: Fixture) {
     assert!(error.to_string().contains("batch_size"), "{error}");
 }
 
+// shows: S3 S4
 async fn a_client_submits_and_a_node_elsewhere_runs_it(fx: Fixture) {
     let job = fx.client().await.enqueue(Counter::job().add(3)).submit().await.expect("stored");
     let node = fx.node(|builder| builder.bean(Counter::default())).await;

@@ -48,7 +48,7 @@ impl Idle {
     async fn pass(&self) {}
 }
 
-// shows: S58 S123
+// shows: S58 S123 S125
 async fn a_submission_wakes_whichever_node_serves_its_queue(fx: Fixture) {
     let bus = Bus::default();
     let (line, other) = (bus.clone(), bus.clone());

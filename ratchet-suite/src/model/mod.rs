@@ -75,8 +75,7 @@ pub(crate) async fn check(fx: &Fixture) {
 }
 
 fn run_lane(make: MakePlace, seed: u64, sequences: u32, runtime: &Handle) -> Result<(), String> {
-    let config =
-        Config { cases: sequences, failure_persistence: None, max_shrink_iters: 4_000, ..Config::default() };
+    let config = Config { cases: sequences, failure_persistence: None, ..Config::default() };
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);

@@ -1,4 +1,4 @@
-//! The bank: broken stores as small changes of text, one file an area in `ratchet-tck/mutants`.
+//! The bank: broken stores and engines as small changes of text, one file an area.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,8 +9,10 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-/// Where the bank lies.
-const FOLDER: &str = "ratchet-tck/mutants";
+/// Broken stores, by the areas of the conformance suite.
+const STORES: &str = "ratchet-tck/mutants";
+/// Broken engines.
+const ENGINES: &str = "ratchet-suite/mutants";
 /// The area of mutants of the pure rules, which no case of a store may see.
 const PURE: &str = "api";
 
@@ -34,14 +36,22 @@ pub(crate) struct Edit {
 }
 
 /// The tests that must catch a mutant.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Suite {
     /// The conformance suite on the memory store.
-    #[default]
     Memory,
     /// The unit tests of `ratchet-api`.
     Api,
+    /// The unit tests of `ratchet-core`.
+    Core,
+    /// The engine's behaviours on the memory store.
+    Engine,
+}
+
+impl Suite {
+    /// Every one.
+    pub(crate) const ALL: [Self; 4] = [Self::Memory, Self::Api, Self::Core, Self::Engine];
 }
 
 #[derive(Debug, Deserialize)]
@@ -61,24 +71,32 @@ struct Entry {
     /// Further places, for a rule that the file keeps in more than one.
     #[serde(default)]
     also: Vec<Edit>,
-    #[serde(default)]
-    suite: Suite,
+    suite: Option<Suite>,
 }
 
 /// Reads the bank and makes sure that every mutant still fits the sources.
 pub(crate) fn load(workspace: &Path) -> Result<Vec<Mutant>> {
-    let mut bank = Vec::new();
-    for path in files(&workspace.join(FOLDER))? {
-        let area = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let text = fs::read_to_string(&path)?;
-        bank.extend(parse(&area, &text).with_context(|| format!("{FOLDER}/{area}.toml"))?);
-    }
+    let stores = read(workspace, STORES, Suite::Memory)?;
+    let engines = read(workspace, ENGINES, Suite::Core)?;
     let areas: BTreeSet<&str> = ratchet_tck::cases::all().map(|case| case.area).collect();
-    let problems = problems(&bank, &areas, |file| fs::read_to_string(workspace.join(file)).ok());
+    let mut problems = strange_areas(&stores, &areas);
+    let bank: Vec<Mutant> = stores.into_iter().chain(engines).collect();
+    problems.extend(stale(&bank, |file| fs::read_to_string(workspace.join(file)).ok()));
     if !problems.is_empty() {
         bail!("the bank of mutants is not in order:\n  {}", problems.join("\n  "));
     }
     Ok(bank)
+}
+
+/// Reads one folder, whose mutants `usual` has to catch unless they say otherwise.
+fn read(workspace: &Path, folder: &str, usual: Suite) -> Result<Vec<Mutant>> {
+    let mut mutants = Vec::new();
+    for path in files(&workspace.join(folder))? {
+        let area = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let text = fs::read_to_string(&path)?;
+        mutants.extend(parse(&area, &text, usual).with_context(|| format!("{folder}/{area}.toml"))?);
+    }
+    Ok(mutants)
 }
 
 fn files(folder: &Path) -> Result<Vec<std::path::PathBuf>> {
@@ -89,26 +107,38 @@ fn files(folder: &Path) -> Result<Vec<std::path::PathBuf>> {
     Ok(files)
 }
 
-fn parse(area: &str, text: &str) -> Result<Vec<Mutant>> {
+fn parse(area: &str, text: &str, usual: Suite) -> Result<Vec<Mutant>> {
     let file: File = toml::from_str(text)?;
     let mutant = |Entry { name, rule, file, find, replace, also, suite }| {
         let edits = [Edit { find, replace }].into_iter().chain(also).collect();
+        let suite = suite.unwrap_or(usual);
         Mutant { area: area.to_owned(), name, rule, file, edits, suite }
     };
     Ok(file.mutant.into_iter().map(mutant).collect())
 }
 
-/// What is wrong with the bank: a mutant that does not fit is a rule that nobody tests any more.
-fn problems(bank: &[Mutant], areas: &BTreeSet<&str>, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
+/// Broken stores and the areas of the suite belong together.
+fn strange_areas(stores: &[Mutant], areas: &BTreeSet<&str>) -> Vec<String> {
+    let mut problems = Vec::new();
+    for Mutant { area, name, .. } in stores {
+        if !areas.contains(area.as_str()) && area != PURE {
+            problems.push(format!("{area}: `{name}` belongs to an area that the suite does not have"));
+        }
+    }
+    let covered: BTreeSet<&str> = stores.iter().map(|mutant| mutant.area.as_str()).collect();
+    let bare = areas.iter().filter(|area| !covered.contains(*area));
+    problems.extend(bare.map(|area| format!("{area}: no mutant shows that its cases can fail")));
+    problems
+}
+
+/// What does not fit the sources: a mutant that does not is a rule that nobody tests any more.
+fn stale(bank: &[Mutant], read: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut problems = Vec::new();
     let mut names = BTreeMap::new();
     for mutant in bank {
         let Mutant { area, name, .. } = mutant;
         if let Some(first) = names.insert(name, area) {
             problems.push(format!("{area}: `{name}` is the name of a mutant of {first} already"));
-        }
-        if !areas.contains(area.as_str()) && area != PURE {
-            problems.push(format!("{area}: `{name}` belongs to an area that the suite does not have"));
         }
         let fits = read(&mutant.file)
             .with_context(|| format!("{} does not exist", mutant.file))
@@ -117,9 +147,6 @@ fn problems(bank: &[Mutant], areas: &BTreeSet<&str>, read: impl Fn(&str) -> Opti
             problems.push(format!("{area}: `{name}`: {error:#}"));
         }
     }
-    let covered: BTreeSet<&str> = bank.iter().map(|mutant| mutant.area.as_str()).collect();
-    let bare = areas.iter().filter(|area| !covered.contains(*area));
-    problems.extend(bare.map(|area| format!("{area}: no mutant shows that its cases can fail")));
     problems
 }
 
@@ -149,33 +176,34 @@ mod tests {
     "#;
 
     fn claim() -> Vec<Mutant> {
-        parse("claim", CLAIM).unwrap()
+        parse("claim", CLAIM, Suite::Memory).unwrap()
     }
 
-    fn check(bank: &[Mutant], areas: &[&str], source: &str) -> Vec<String> {
-        problems(bank, &areas.iter().copied().collect(), |file| {
-            (file == "claim.rs").then(|| source.to_owned())
-        })
+    fn check(bank: &[Mutant], source: &str) -> Vec<String> {
+        stale(bank, |file| (file == "claim.rs").then(|| source.to_owned()))
     }
 
     #[test]
     fn a_mutant_changes_the_one_place_that_it_names() {
         let [mutant] = claim().try_into().unwrap();
         assert_eq!(mutant.suite, Suite::Memory);
+        let [other] =
+            parse("claim", &format!("{CLAIM}\nsuite = \"engine\""), Suite::Core).unwrap().try_into().unwrap();
+        assert_eq!(other.suite, Suite::Engine);
         assert_eq!(mutant.apply("if due <= now {").unwrap(), "if true {");
     }
 
     #[test]
     fn a_mutant_may_change_several_places() {
         let text = format!("{CLAIM}\nalso = [{{ find = \"due > now\", replace = \"false\" }}]");
-        let [mutant] = parse("claim", &text).unwrap().try_into().unwrap();
+        let [mutant] = parse("claim", &text, Suite::Memory).unwrap().try_into().unwrap();
         assert_eq!(mutant.apply("due <= now && !(due > now)").unwrap(), "true && !(false)");
         assert!(mutant.apply("due <= now").is_err());
     }
 
     #[test]
     fn a_mutant_that_no_longer_fits_is_stale() {
-        let stale = |source| check(&claim(), &["claim"], source);
+        let stale = |source| check(&claim(), source);
         assert_eq!(stale("due <= now"), Vec::<String>::new());
         let gone = "claim: `claim-ignores-due`: its text occurs 0 times in claim.rs, not once";
         assert_eq!(stale("due < now"), [gone]);
@@ -183,22 +211,23 @@ mod tests {
         let mut elsewhere = claim();
         elsewhere[0].file = "gone.rs".into();
         let missing = "claim: `claim-ignores-due`: gone.rs does not exist";
-        assert_eq!(check(&elsewhere, &["claim"], ""), [missing]);
+        assert_eq!(check(&elsewhere, ""), [missing]);
     }
 
     #[test]
     fn names_are_unique_and_areas_those_of_the_suite() {
         let twice: Vec<Mutant> = claim().into_iter().chain(claim()).collect();
-        let found = check(&twice, &["claim"], "due <= now");
+        let found = check(&twice, "due <= now");
         assert_eq!(found, ["claim: `claim-ignores-due` is the name of a mutant of claim already"]);
-        let found = check(&claim(), &["lock"], "due <= now");
+        let found = strange_areas(&claim(), &BTreeSet::from(["lock"]));
         let strange = "claim: `claim-ignores-due` belongs to an area that the suite does not have";
         assert_eq!(found, [strange, "lock: no mutant shows that its cases can fail"]);
     }
 
     #[test]
     fn a_misspelt_field_is_refused() {
-        assert!(parse("claim", &CLAIM.replace("replace", "replacement")).is_err());
-        assert!(parse("claim", &format!("{CLAIM}\nsuite = \"postgres\"")).is_err());
+        let refused = |text: &str| parse("claim", text, Suite::Memory).is_err();
+        assert!(refused(&CLAIM.replace("replace", "replacement")));
+        assert!(refused(&format!("{CLAIM}\nsuite = \"postgres\"")));
     }
 }

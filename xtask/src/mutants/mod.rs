@@ -1,6 +1,6 @@
 //! Shows that the suite has teeth: `cargo xtask tck --mutants`.
 //!
-//! Each mutant is a store that breaks one rule. The suite runs against every one of them and has to notice.
+//! Each mutant is a store or an engine that breaks one rule. The tests run against every one of them and have to notice.
 //! A mutant that passes is a missing case; one that does not compile or no longer fits shows nothing and is
 //! an error of the bank.
 

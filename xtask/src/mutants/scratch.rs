@@ -13,7 +13,10 @@ use anyhow::{Context, Result};
 use toml::{Table, Value};
 
 /// The crates that the suites need.
-pub(crate) const CRATES: [&str; 3] = ["ratchet-api", "ratchet-store-memory", "ratchet-tck"];
+pub(crate) const CRATES: [&str; 6] =
+    ["ratchet-api", "ratchet-core", "ratchet-macros", "ratchet-store-memory", "ratchet-suite", "ratchet-tck"];
+/// Crates that only have to be there, because a manifest names them.
+const NAMED: [&str; 3] = ["ratchet-store-core", "ratchet-store-postgres", "ratchet-store-sqlite"];
 const VERBATIM: [&str; 2] = ["Cargo.lock", "rust-toolchain.toml"];
 
 /// One copy.
@@ -41,7 +44,7 @@ impl Scratch {
     /// Brings the copy up to date.
     pub(crate) fn refresh(&self, workspace: &Path) -> Result<()> {
         let sources = self.sources();
-        for name in CRATES {
+        for name in CRATES.into_iter().chain(NAMED) {
             mirror(&workspace.join(name), &sources.join(name))?;
         }
         let root = fs::read_to_string(workspace.join("Cargo.toml"))?;

@@ -25,6 +25,16 @@ const LEAST_PATIENCE: Duration = Duration::from_secs(20);
 /// For the first run, of which nothing is known.
 const FIRST_LIMIT: Duration = Duration::from_secs(300);
 
+/// How tests run that ought to fail: nobody reads their traces, which take longer than the tests, nor how short a
+/// failure can be made; a few random cases are enough; and who waits in vain fails by name.
+const HASTE: [(&str, &str); 5] = [
+    ("RUST_BACKTRACE", "0"),
+    ("PROPTEST_CASES", "64"),
+    ("PROPTEST_MAX_SHRINK_ITERS", "0"),
+    ("RATCHET_MODEL_SEQUENCES", "100"),
+    ("RATCHET_CASE_SECONDS", "10"),
+];
+
 /// A mutant that never stops collecting ends here and not with the machine.
 const MOST_MEMORY_KIB: u32 = 8 << 20;
 
@@ -49,7 +59,7 @@ pub(crate) struct Worker {
     scratch: Scratch,
     cores: usize,
     /// How long each suite may take, once that is known.
-    limits: [Option<Duration>; 2],
+    limits: [Option<Duration>; Suite::ALL.len()],
 }
 
 /// A finished run of a test program.
@@ -68,7 +78,7 @@ enum Build {
 
 impl Worker {
     pub(crate) const fn new(scratch: Scratch, cores: usize) -> Self {
-        Self { scratch, cores, limits: [None; 2] }
+        Self { scratch, cores, limits: [None; Suite::ALL.len()] }
     }
 
     /// Whether it has built something before.
@@ -79,7 +89,7 @@ impl Worker {
     /// Builds with every core, for others to take over.
     pub(crate) fn warm_up(&self) -> Result<()> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        [Suite::Memory, Suite::Api].into_iter().try_for_each(|suite| self.build(suite, cores).map(drop))
+        Suite::ALL.into_iter().try_for_each(|suite| self.build(suite, cores).map(drop))
     }
 
     /// Starts from what another has built.
@@ -103,7 +113,7 @@ impl Worker {
             Build::Program(program) => program,
             Build::Broken(errors) => return Ok(Fate::Broken(errors)),
         };
-        let run = self.run(&program, limit)?;
+        let run = self.run(suite, &program, limit)?;
         let mut failed: Vec<String> = run.results.failed.iter().map(|name| suite.test_id(name)).collect();
         failed.sort();
         Ok(match run.success {
@@ -123,7 +133,7 @@ impl Worker {
             Build::Program(program) => program,
             Build::Broken(errors) => bail!("the sources do not compile:\n{errors}"),
         };
-        let run = self.run(&program, FIRST_LIMIT)?;
+        let run = self.run(suite, &program, FIRST_LIMIT)?;
         match run.success {
             Some(true) => {}
             None => bail!("the suite hangs without any mutant"),
@@ -138,6 +148,7 @@ impl Worker {
     fn build(&self, suite: Suite, cores: usize) -> Result<Build> {
         let output = crate::cargo()
             .args(["test", "--no-run", "--quiet", "--message-format=json"])
+            .args(["--package", suite.package()])
             .args(suite.selection())
             .args(["--jobs", &cores.to_string()])
             .current_dir(self.scratch.sources())
@@ -165,14 +176,15 @@ impl Worker {
         Ok(Build::Broken(errors.concat()))
     }
 
-    fn run(&self, program: &Path, limit: Duration) -> Result<Run> {
+    fn run(&self, suite: Suite, program: &Path, limit: Duration) -> Result<Run> {
         let log = self.scratch.target().join("suite.log");
         let child = Command::new("sh")
             .args(["-c", &format!("ulimit -v {MOST_MEMORY_KIB}; exec \"$0\"")])
             .arg(program)
             .current_dir(self.scratch.sources())
-            // Nobody reads the traces of tests that ought to fail, and they take longer than the tests.
-            .env("RUST_BACKTRACE", "0")
+            .envs(HASTE)
+            // As cargo would.
+            .env("CARGO_PKG_NAME", suite.package())
             .stdin(Stdio::null())
             .stdout(File::create(&log)?)
             .stderr(Stdio::null())
@@ -207,11 +219,21 @@ fn wait(mut child: Child, limit: Duration) -> Result<Option<bool>> {
 }
 
 impl Suite {
-    /// What to tell cargo.
+    const fn package(self) -> &'static str {
+        match self {
+            Self::Memory => "ratchet-store-memory",
+            Self::Api => "ratchet-api",
+            Self::Core => "ratchet-core",
+            Self::Engine => "ratchet-suite",
+        }
+    }
+
+    /// Which of its tests, in cargo's words.
     const fn selection(self) -> &'static [&'static str] {
         match self {
-            Self::Memory => &["--package", "ratchet-store-memory", "--test", "tck"],
-            Self::Api => &["--package", "ratchet-api", "--lib"],
+            Self::Memory => &["--test", "tck"],
+            Self::Api | Self::Core => &["--lib"],
+            Self::Engine => &["--no-default-features", "--test", "memory"],
         }
     }
 
@@ -219,7 +241,8 @@ impl Suite {
     fn test_id(self, name: &str) -> String {
         match self {
             Self::Memory => name.to_owned(),
-            Self::Api => format!("ratchet-api::{name}"),
+            Self::Api | Self::Core => format!("{}::{name}", self.package()),
+            Self::Engine => format!("{}::cases::{name}", self.package()),
         }
     }
 }

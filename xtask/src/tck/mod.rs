@@ -18,7 +18,7 @@ use crate::{contracts, mutants};
     cargo xtask tck mongodb claim::due_job_is_claimed_once\n  \
     cargo xtask tck --list                        every case and what it shows\n  \
     cargo xtask tck --contracts                   the contract and the cases fit\n  \
-    cargo xtask tck --mutants                     broken stores are caught\n  \
+    cargo xtask tck --mutants                     broken stores and engines are caught\n  \
     cargo xtask tck --mutants claim --jobs 1")]
 pub(crate) struct TckCommand {
     /// A store (memory, postgres, mysql, sqlite, mongodb) and filters; only filters with --mutants
@@ -30,7 +30,7 @@ pub(crate) struct TckCommand {
     /// Check that every contract has a case and every case a contract
     #[arg(long, group = "mode")]
     contracts: bool,
-    /// Check that the suite catches every broken store in ratchet-tck/mutants
+    /// Check that tests catch every broken store in ratchet-tck/mutants and every broken engine in ratchet-suite/mutants
     #[arg(long, group = "mode")]
     mutants: bool,
     /// How many mutants are tried at once
