@@ -88,7 +88,26 @@ impl PostgresStore {
         Ok(store)
     }
 
-    /// What makes the tables and brings them up to date.
+    /// Opens the store without asking the server anything: for tables that a hook makes before the scheduler starts.
+    ///
+    /// ```no_run
+    /// # async fn start(url: &str) -> Result<(), Box<dyn std::error::Error>> {
+    /// use ratchet_store_postgres::{PostgresOptions, PostgresStore};
+    ///
+    /// let options = PostgresOptions::default();
+    /// let migrator = PostgresStore::migrator(url, options.namespace.clone())?;
+    /// let store = PostgresStore::lazy(url, options)?;
+    /// // Ratchet::builder(store).hook(migrator) …
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// If the URL is not one of PostgreSQL.
+    pub fn lazy(url: &str, options: PostgresOptions) -> StoreResult<Self> {
+        Self::open(server(url)?, options)
+    }
+
+    /// What makes the tables and brings them up to date. It is also a hook that does so before a scheduler starts.
     pub fn migrator(url: &str, namespace: Namespace) -> StoreResult<SchemaMigrator> {
         migrator(server(url)?, namespace)
     }

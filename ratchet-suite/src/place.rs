@@ -4,7 +4,7 @@
 mod sql;
 
 #[cfg(feature = "sql")]
-pub use sql::{postgres, postgres_url, sqlite};
+pub use sql::{Schema, postgres, postgres_url, sqlite};
 
 use std::sync::Arc;
 

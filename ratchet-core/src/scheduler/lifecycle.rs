@@ -130,7 +130,6 @@ impl Lifecycle {
             tracing::warn!("the store does not answer; what this node holds is recovered after its lease");
         }
         engine.clear_caches();
-        engine.events.heard(closing_time).await;
         if timeout_at(end, engine.plugs.cluster.shutdown()).await.is_err() {
             tracing::warn!("the cluster coordinator does not stop");
         }
@@ -138,6 +137,7 @@ impl Lifecycle {
         if timeout_at(end, leave(&engine)).await.is_err() {
             tracing::warn!("the store does not answer; the node's row stays until its lease ends");
         }
+        engine.events.heard(closing_time).await;
         engine.drain.advance(Readiness::Stopped);
         self.hooks.after_stop(hook_time).await;
     }

@@ -38,7 +38,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
+use async_trait::async_trait;
 pub use error::{MigrateError, Refusal};
+use ratchet_api::spi::{HookError, SchedulerLifecycleHook};
 use ratchet_api::{StoreError, StoreErrorKind, StoreResult};
 pub use script::{InvalidVersion, Script, ScriptError, Scripts, Version};
 pub use status::{Entry, State, Status};
@@ -96,6 +98,14 @@ impl fmt::Display for Progress<'_> {
             Self::Waiting { script, .. } => ("waiting for a table for", script),
         };
         write!(f, "{what} {} {}", script.version, script.description)
+    }
+}
+
+/// Migrates before the scheduler looks for work; if that fails, it does not start.
+#[async_trait]
+impl SchedulerLifecycleHook for SchemaMigrator {
+    async fn before_start(&self) -> Result<(), HookError> {
+        Ok(self.ensure(true).await?)
     }
 }
 

@@ -34,15 +34,22 @@ impl Place for File {
 /// In a schema of the PostgreSQL at `RATCHET_TEST_POSTGRES_URL`.
 pub fn postgres() -> BoxFuture<'static, Box<dyn Place>> {
     Box::pin(async {
-        let namespace =
-            Namespace::schema(format!("suite_{:032x}", rand::random::<u128>())).expect("a plain name");
-        let migrator = PostgresStore::migrator(&postgres_url(), namespace.clone()).expect("the URL is right");
+        let schema = Schema::default();
+        let migrator = PostgresStore::migrator(&postgres_url(), schema.0.clone()).expect("the URL is right");
         migrator.migrate(|_| {}).await.expect("the tables are made");
-        Box::new(Schema(namespace)) as Box<dyn Place>
+        Box::new(schema) as Box<dyn Place>
     })
 }
 
-struct Schema(Namespace);
+/// A schema of PostgreSQL that is nobody else's.
+pub struct Schema(pub Namespace);
+
+impl Default for Schema {
+    fn default() -> Self {
+        let name = format!("suite_{:032x}", rand::random::<u128>());
+        Self(Namespace::schema(name).expect("a plain name"))
+    }
+}
 
 /// Where the PostgreSQL of the tests is.
 pub fn postgres_url() -> String {
