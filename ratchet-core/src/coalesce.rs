@@ -1,7 +1,7 @@
 //! Natural batching: what arrives while a call is under way forms the next call.
 //!
-//! A lonely item is sent at once and pays nothing; a flood shares round trips. Only a flood, or a call that takes long,
-//! makes another call beside the one under way.
+//! A lonely item is sent at once and pays nothing; a flood shares round trips. Only a flood, something
+//! urgent, or a call that takes long makes another call beside the one under way.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -29,8 +29,8 @@ struct Shared<I, O> {
     /// The most calls at once.
     lanes: usize,
     state: Mutex<State<I, O>>,
-    /// Rings when a good part of a full call waits.
-    flood: Notify,
+    /// Rings when a good part of a full call waits, or something urgent.
+    worthwhile: Notify,
 }
 
 struct State<I, O> {
@@ -74,9 +74,15 @@ where
                 most: most.max(1),
                 lanes: lanes.max(1),
                 state,
-                flood: Notify::new(),
+                worthwhile: Notify::new(),
             }),
         }
+    }
+
+    /// Like [`send`](Self::send), for an item that makes a call worth its while by itself.
+    pub(crate) async fn send_urgent(&self, item: I) -> StoreResult<O> {
+        self.shared.worthwhile.notify_one();
+        self.send(item).await
     }
 
     /// Sends one item together with whatever else there is.
@@ -94,7 +100,7 @@ where
             let starts = state.lanes < self.shared.lanes;
             state.lanes += usize::from(starts);
             if state.waiting.len() == self.shared.most.div_ceil(4) {
-                self.shared.flood.notify_one();
+                self.shared.worthwhile.notify_one();
             }
             starts
         };
@@ -113,8 +119,7 @@ impl<I, O> Shared<I, O> {
 
     /// Calls until nothing waits.
     async fn work(self: Arc<Self>) {
-        // Whoever is about to send something sends it first.
-        tokio::task::yield_now().await;
+        self.gather().await;
         self.let_others_go_first().await;
         while let Some(batch) = self.next() {
             let (items, answers): (Vec<I>, Vec<_>) = batch.into_iter().unzip();
@@ -124,13 +129,27 @@ impl<I, O> Shared<I, O> {
         }
     }
 
-    /// A call beside another one has to be worth its while: it waits for a flood, or until the other takes long.
+    /// Whoever is about to send something sends it first.
+    async fn gather(&self) {
+        let mut seen = 0;
+        loop {
+            tokio::task::yield_now().await;
+            let waiting = self.lock().waiting.len();
+            if waiting <= seen || waiting >= self.most {
+                return;
+            }
+            seen = waiting;
+        }
+    }
+
+    /// A call beside another one has to be worth its while: it waits for a flood, for something urgent, or until the
+    /// other takes long.
     async fn let_others_go_first(&self) {
         let mut seen = self.lock().begun;
         while self.lock().calls > 0 {
-            let flood = tokio::time::timeout(PATIENCE, self.flood.notified()).await.is_ok();
+            let worthwhile = tokio::time::timeout(PATIENCE, self.worthwhile.notified()).await.is_ok();
             let state = self.lock();
-            if flood || state.begun == seen || state.waiting.is_empty() {
+            if worthwhile || state.begun == seen || state.waiting.is_empty() {
                 return;
             }
             seen = state.begun;

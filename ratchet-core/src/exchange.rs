@@ -53,7 +53,8 @@ impl Exchange {
         &self,
         wanted: impl FnOnce() -> ClaimRequest + Send + 'static,
     ) -> StoreResult<(ClaimRequest, Vec<JobClaim>)> {
-        match self.0.send(Item::Claim(Box::new(wanted))).await? {
+        // Slots may be idle.
+        match self.0.send_urgent(Item::Claim(Box::new(wanted))).await? {
             Answer::Claims(request, claims) => Ok((request, claims?)),
             Answer::Verdict(_) => {
                 Err(StoreError::new(StoreErrorKind::Transient, "claim", "a claim got no answer"))
@@ -211,8 +212,11 @@ mod tests {
                 async move { exchange.commit(outcome()).await }
             })
         };
-        let early = commit(&exchange);
-        store.until(1).await;
+        let mut early = Vec::new();
+        for calls in 1..=LANES {
+            early.push(commit(&exchange));
+            store.until(calls).await;
+        }
         let late = [commit(&exchange), commit(&exchange)];
         let claim = tokio::spawn({
             let (exchange, free) = (exchange.clone(), Arc::clone(&free));
@@ -222,13 +226,15 @@ mod tests {
             tokio::task::yield_now().await;
         }
         free.store(7, Ordering::SeqCst);
-        store.gate.add_permits(2);
-        assert_eq!(early.await.unwrap().unwrap(), Verdict::AlreadyRecorded);
+        store.gate.add_permits(LANES + 1);
+        for early in early {
+            assert_eq!(early.await.unwrap().unwrap(), Verdict::AlreadyRecorded);
+        }
         for late in late {
             assert_eq!(late.await.unwrap().unwrap(), Verdict::LeaseLost);
         }
         assert_eq!(claim.await.unwrap().unwrap().0.queues[0].limit, 7);
-        assert_eq!(*store.calls.lock().unwrap(), ["commit 1", "commit 2 and claim 7"]);
+        assert_eq!(*store.calls.lock().unwrap(), ["commit 1", "commit 1", "commit 2 and claim 7"]);
     }
 
     /// An outcome and a claim in one call.
