@@ -55,9 +55,9 @@ locked AS MATERIALIZED (
 ),
 claimed AS (
     UPDATE ratchet.scheduler_job_queue q
-    SET status = 'RUNNING', picked_by = :owner::text, picked_at = (SELECT c.now FROM clock c), version = q.version + 1, updated_at = (SELECT c.now FROM clock c)
-    FROM locked l
-    WHERE q.ctid = l.tid
+    SET status = 'RUNNING', picked_by = :owner::text, picked_at = (SELECT c.now FROM clock c),
+        version = q.version + 1, updated_at = (SELECT c.now FROM clock c)
+    WHERE q.ctid = ANY(ARRAY(SELECT l.tid FROM locked l))
     RETURNING
         q.job_id, q.version, q.queue, q.scheduled_time, q.picked_at, q.job_type, q.priority, q.attempts,
         q.crash_count, q.max_retries, q.timeout_ms, q.business_key, q.edge_count, q.cancel_requested,
