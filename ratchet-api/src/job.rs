@@ -232,8 +232,13 @@ pub struct JobSpec {
 impl JobSpec {
     /// A job with a new id and every option at its default.
     pub fn new(payload: JobPayload) -> Self {
+        Self::with_id(JobId::generate(), payload)
+    }
+
+    /// A job with this id and every option at its default: for stores, which read jobs that have one.
+    pub fn with_id(id: JobId, payload: JobPayload) -> Self {
         Self {
-            id: JobId::generate(),
+            id,
             job_type: JobType::default(),
             queue: QueueName::default(),
             priority: JobPriority::default(),
@@ -313,7 +318,13 @@ pub struct NewJob {
 impl NewJob {
     /// A job that is due at once and waits for all of its parents, if it gets any.
     pub fn new(payload: JobPayload) -> Self {
-        Self { spec: JobSpec::new(payload), due: Due::NOW, needs: Needs::All }
+        JobSpec::new(payload).into()
+    }
+}
+
+impl From<JobSpec> for NewJob {
+    fn from(spec: JobSpec) -> Self {
+        Self { spec, due: Due::NOW, needs: Needs::All }
     }
 }
 

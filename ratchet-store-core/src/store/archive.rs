@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_api::store::{ArchiveFilter, ArchiveStore, Retention};
-use ratchet_api::{ArchivedJob, Ending, Job, JobId, NewJob, StoreResult};
+use ratchet_api::{ArchivedJob, Ending, Job, JobId, JobSpec, StoreResult};
 
 use super::SqlStore;
 use crate::store::hold::ids_of;
@@ -77,14 +77,14 @@ async fn archived(
 
 /// A row of `scheduler_job_archive`.
 fn archived_job(cells: Cells<'_>) -> Result<ArchivedJob, Problem> {
-    let mut new = NewJob::new(payload(cells, "payload", "target", "method")?.ok_or("payload: missing")?);
-    new.spec.id = cells.get("job_id")?;
-    new.spec.job_type = cells.get("job_type")?;
-    new.spec.priority = cells.get("priority")?;
-    new.spec.queue = cells.get("queue")?;
-    new.spec.business_key = cells.opt("business_key")?;
-    new.spec.tags = cells.get("tags")?;
-    let mut job = Job::pending(new, 0, cells.get("created_at")?);
+    let payload = payload(cells, "payload", "target", "method")?.ok_or("payload: missing")?;
+    let mut spec = JobSpec::with_id(cells.get("job_id")?, payload);
+    spec.job_type = cells.get("job_type")?;
+    spec.priority = cells.get("priority")?;
+    spec.queue = cells.get("queue")?;
+    spec.business_key = cells.opt("business_key")?;
+    spec.tags = cells.get("tags")?;
+    let mut job = Job::pending(spec.into(), 0, cells.get("created_at")?);
     job.status = cells.get("final_status")?;
     job.attempts = cells.get("total_attempts")?;
     job.last_error = cells.opt("final_error")?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ratchet_api::{
     Backoff, BatchId, Condition, Edge, Ending, Fence, Job, JobClaim, JobId, JobPayload, JobPriority, JobSpec,
-    JobStatus, JsonText, MethodName, NewJob, Owner, Recurrence, StoreError, StoreErrorKind, StoreResult, Tag,
+    JobStatus, JsonText, MethodName, Owner, Recurrence, StoreError, StoreErrorKind, StoreResult, Tag,
     TargetName, Timestamp,
 };
 
@@ -143,11 +143,11 @@ pub(crate) fn job(cells: Cells<'_>) -> Result<Job, Problem> {
 /// A job that is held under this fence: what is left of a row of `vw_jobs` when all that only other jobs have is left
 /// out. Read in the order of job/load.sql, which is the cheapest.
 pub(crate) fn held(cells: Cells<'_>, id: JobId, fence: Fence) -> Result<Job, Problem> {
-    let mut new = NewJob::new(payload(cells, "payload", "target", "method")?.ok_or("payload: missing")?);
-    new.spec.id = id;
-    read_spec(cells, &mut new.spec)?;
+    let payload = payload(cells, "payload", "target", "method")?.ok_or("payload: missing")?;
+    let mut spec = JobSpec::with_id(id, payload);
+    read_spec(cells, &mut spec)?;
 
-    let mut job = Job::pending(new, 0, cells.get("created_at")?);
+    let mut job = Job::pending(spec.into(), 0, cells.get("created_at")?);
     job.status = JobStatus::Running;
     job.fence = fence;
     job.scheduled_time = cells.get("scheduled_time")?;

@@ -276,9 +276,7 @@ impl JobDoc {
         let status = self.visible_status();
         let created_at = instant(self.created_at);
         let spec = self.spec.read(job_id(self.id))?;
-        let mut new = NewJob::new(spec.payload.clone());
-        new.spec = spec;
-        let mut job = Job::pending(new, 0, created_at);
+        let mut job = Job::pending(spec.into(), 0, created_at);
         job.status = status;
         job.fence = Fence::from_version(self.fence);
         job.scheduled_time = instant(self.scheduled_time);

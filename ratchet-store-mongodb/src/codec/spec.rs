@@ -103,8 +103,7 @@ impl From<&JobSpec> for SpecDoc {
 impl SpecDoc {
     /// The specification, or what is wrong with it.
     pub(super) fn read(self, id: JobId) -> Result<JobSpec, String> {
-        let mut spec = JobSpec::new(self.call.read()?);
-        spec.id = id;
+        let mut spec = JobSpec::with_id(id, self.call.read()?);
         spec.job_type = self.job_type.parse().map_err(text)?;
         spec.queue = QueueName::new(self.queue).map_err(text)?;
         spec.priority = JobPriority::from_ordinal(self.priority).map_err(text)?;
