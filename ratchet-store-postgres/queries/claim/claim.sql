@@ -18,24 +18,29 @@ wanted AS MATERIALIZED (
 -- Five index heads for each queue, without locks. Inside one level older always means better, so the best rows are
 -- among the first of each level; a few more are read because others may hold some of them.
 heads AS MATERIALIZED (
-    SELECT
-        w.place AS queue_place, h.tid, h.scheduled_time, h.job_id,
-        level + CASE
-            WHEN :boost_ms::bigint > 0
-            THEN (date_part('epoch', c.now - h.scheduled_time) * 1000)::bigint / :boost_ms::bigint
-            ELSE 0
-        END AS boosted
+    SELECT w.place AS queue_place, b.tid, b.boosted, b.scheduled_time, b.job_id
     FROM wanted w
-    CROSS JOIN clock c
-    CROSS JOIN generate_series(0, 4) AS level
     CROSS JOIN LATERAL (
-        SELECT q.ctid AS tid, q.scheduled_time, q.job_id
-        FROM ratchet.scheduler_job_queue q
-        WHERE q.queue = w.queue AND q.priority = level AND q.status = 'PENDING' AND q.blocked_by = 0
-          AND q.scheduled_time <= c.now
-        ORDER BY q.scheduled_time, q.job_id
+        SELECT
+            h.tid, h.scheduled_time, h.job_id,
+            level + CASE
+                WHEN :boost_ms::bigint > 0
+                THEN (date_part('epoch', c.now - h.scheduled_time) * 1000)::bigint / :boost_ms::bigint
+                ELSE 0
+            END AS boosted
+        FROM clock c
+        CROSS JOIN generate_series(0, 4) AS level
+        CROSS JOIN LATERAL (
+            SELECT q.ctid AS tid, q.scheduled_time, q.job_id
+            FROM ratchet.scheduler_job_queue q
+            WHERE q.queue = w.queue AND q.priority = level AND q.status = 'PENDING' AND q.blocked_by = 0
+              AND q.scheduled_time <= c.now
+            ORDER BY q.scheduled_time, q.job_id
+            LIMIT w.lim + :spare::bigint
+        ) h
+        ORDER BY boosted DESC, h.scheduled_time, h.job_id
         LIMIT w.lim + :spare::bigint
-    ) h
+    ) b
 ),
 -- In their order, until the limit is reached; what others hold is passed over. A row stays where it is for as long as
 -- this statement can see it, so its place finds it without an index.
