@@ -47,7 +47,7 @@ pub(crate) fn test(workspace: &Path, long: bool) -> Result<()> {
     let stopped = if ours.is_empty() { Ok(()) } else { servers::down(workspace, &ours, false) };
     let tally = result?;
     stopped?;
-    print!("{}", tally.summary(&packages));
+    print!("\n{}{}", tally.output, tally.summary(&packages));
     match tally.failures(&packages) {
         failures if failures.is_empty() => Ok(()),
         failures => bail!("{}", failures.join("; ")),
@@ -93,6 +93,8 @@ fn run(workspace: &Path, packages: &[String], running: &[Running], long: bool) -
         .args(DRIVERS)
         .current_dir(workspace)
         .env("CARGO_TERM_COLOR", "never")
+        // Hundreds of tests panic on purpose: their traces cost minutes and hide what failed.
+        .env("RUST_BACKTRACE", "0")
         .stdin(Stdio::null())
         // One pipe for both: cargo's headings and the tests' results must stay in order.
         .stdout(writer.try_clone()?)
@@ -106,7 +108,6 @@ fn run(workspace: &Path, packages: &[String], running: &[Running], long: bool) -
     for line in BufReader::new(reader).split(b'\n') {
         let line = line?;
         let line = String::from_utf8_lossy(&line);
-        println!("{line}");
         tally.read(&line);
     }
     tally.finish(child.wait()?.success());
@@ -162,6 +163,17 @@ impl Binary {
     }
 }
 
+impl std::fmt::Display for Binary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.package, self.target)
+    }
+}
+
+/// What a test program says of its failures, which is the last part of what it prints; all of it if it crashed.
+fn failures_of(output: &str) -> &str {
+    output.find("\nfailures:\n").map_or(output, |from| &output[from + 1..])
+}
+
 /// Results of one test program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Count {
@@ -197,14 +209,27 @@ impl std::fmt::Display for Count {
     }
 }
 
-/// Adds up what cargo prints, line by line.
+/// The test program that runs now.
+#[derive(Debug)]
+struct Program {
+    binary: Binary,
+    begun: Instant,
+    /// Everything that it printed.
+    output: String,
+    /// Whether it has told its result.
+    told: bool,
+    failed: usize,
+}
+
+/// Adds up what cargo prints, line by line; tells of each program when it has ended.
 #[derive(Debug, Default)]
 struct Tally {
     binaries: BTreeMap<String, Binary>,
     counts: BTreeMap<Binary, Count>,
-    /// The program that runs now, and whether it has told its result.
-    current: Option<(Binary, bool)>,
+    current: Option<Program>,
     failed_tests: Vec<String>,
+    /// What programs printed in which a test failed, from the first failure's words on.
+    output: String,
     cargo_failed: bool,
 }
 
@@ -217,14 +242,25 @@ impl Tally {
         if let Some(binary) = self.heading(line) {
             self.close();
             self.counts.entry(binary.clone()).or_default();
-            self.current = Some((binary, false));
-        } else if let Some(count) = Count::parse(line) {
-            let Some((binary, told)) = &mut self.current else { return };
-            *told = true;
-            self.counts.entry(binary.clone()).or_default().add(count);
+            self.current = Some(Program {
+                binary,
+                begun: Instant::now(),
+                output: String::new(),
+                told: false,
+                failed: 0,
+            });
+            return;
+        }
+        // What cargo says between programs.
+        let Some(program) = &mut self.current else { return println!("{line}") };
+        program.output += line;
+        program.output.push('\n');
+        if let Some(count) = Count::parse(line) {
+            program.told = true;
+            program.failed += count.failed;
+            self.counts.entry(program.binary.clone()).or_default().add(count);
         } else if let Some(test) = line.strip_prefix("test ").and_then(|l| l.strip_suffix(" ... FAILED")) {
-            let place = self.current.as_ref().map(|(b, _)| format!("{} {}: ", b.package, b.target));
-            self.failed_tests.push(format!("{}{test}", place.unwrap_or_default()));
+            self.failed_tests.push(format!("{}: {}", program.binary, test.trim_end()));
         }
     }
 
@@ -243,9 +279,19 @@ impl Tally {
 
     /// A program that ended without a result has crashed: that is a failure, not silence.
     fn close(&mut self) {
-        if let Some((binary, false)) = self.current.take() {
-            self.failed_tests.push(format!("{} {}: ended without a result", binary.package, binary.target));
-            self.counts.entry(binary).or_default().failed += 1;
+        let Some(program) = self.current.take() else { return };
+        let count = self.counts.entry(program.binary.clone()).or_default();
+        if !program.told {
+            self.failed_tests.push(format!("{}: ended without a result", program.binary));
+            count.failed += 1;
+        }
+        println!(
+            "{:<45} {count}, {:.1} s",
+            program.binary.to_string(),
+            program.begun.elapsed().as_secs_f64()
+        );
+        if !program.told || program.failed > 0 {
+            self.output += &format!("---- {}\n{}\n", program.binary, failures_of(&program.output));
         }
     }
 
@@ -369,6 +415,30 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         let packages = packages(&["ratchet-store-memory"]);
         assert!(tally.summary(&packages).contains("FAILED ratchet-store-memory tck: claim::a\n"));
         assert_eq!(tally.failures(&packages), ["1 tests failed"]);
+    }
+
+    #[test]
+    fn the_words_of_a_failure_are_kept_and_those_of_successes_are_not() {
+        let tally = tally(
+            "     Running tests/tck.rs (target/debug/deps/tck-1)\n\
+            on purpose\n\
+            test claim::a   ... FAILED\n\
+            \n\
+            failures:\n\
+            ---- claim::a ----\n\
+            1 is not 2\n\
+            test result: FAILED. 39 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out\n\
+            Running tests/tck.rs (target/debug/deps/tck-2)\n\
+            test claim::a ... ok\n\
+            test result: ok. 41 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out\n",
+        );
+        assert_eq!(tally.failed_tests, ["ratchet-store-memory tck: claim::a"]);
+        assert!(
+            tally
+                .output
+                .starts_with("---- ratchet-store-memory tck\nfailures:\n---- claim::a ----\n1 is not 2\n")
+        );
+        assert!(!tally.output.contains("on purpose") && !tally.output.contains("postgres"));
     }
 
     #[test]
