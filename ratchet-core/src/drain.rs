@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Readiness {
-    /// It has not begun yet.
+    /// It has not begun yet, or its lease was lost and it joins the cluster anew.
     Starting,
     /// It takes work.
     Ready,
@@ -20,8 +20,6 @@ pub enum Readiness {
 /// Steers and tells how far a node is.
 pub(crate) struct Drain {
     readiness: watch::Sender<Readiness>,
-    /// Whether this node may still write what it holds.
-    lease: watch::Sender<bool>,
     /// Set when bodies are told to end, because the deadline is near.
     pub(crate) closing: CancellationToken,
     /// Set when nobody wants to wait for bodies.
@@ -32,7 +30,6 @@ impl Default for Drain {
     fn default() -> Self {
         Self {
             readiness: watch::Sender::new(Readiness::Starting),
-            lease: watch::Sender::new(true),
             closing: CancellationToken::new(),
             hurry: CancellationToken::new(),
         }
@@ -64,14 +61,6 @@ impl Drain {
         let mut readiness = self.readiness.subscribe();
         // The sender lives as long as `self`.
         let _ = readiness.wait_for(|now| *now >= Readiness::Draining).await;
-    }
-
-    pub(crate) fn set_lease(&self, held: bool) {
-        self.lease.send_replace(held);
-    }
-
-    pub(crate) fn has_lease(&self) -> bool {
-        *self.lease.borrow()
     }
 }
 

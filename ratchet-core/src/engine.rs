@@ -1,21 +1,25 @@
-//! What the parts of a running node share.
+//! What the parts of a running node share: what outlives a lost lease, and what does not.
 
-use std::sync::{Arc, OnceLock};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use ratchet_api::options::RatchetOptions;
 use ratchet_api::spi::{
     BeanResolver, CallerPrincipalResolver, ClassPolicy, ClusterCoordinator, ErrorSanitizer, ExecutorProvider,
-    JobInvocationResolver, MetricsSink, ResilienceStrategy, RetryPolicy, TraceParentResolver,
+    JobInvocationResolver, MetricsSink, PollSignal, PollingStrategy, ResilienceStrategy, RetryPolicy,
+    TraceParentResolver,
 };
 use ratchet_api::store::{JobStore, Permit, PermitRequest};
 use ratchet_api::{
-    ErrorRecord, EventHeader, Job, JobClaim, JobEvent, JobEventKind, JobFailure, Owner, Sanitized,
+    ErrorRecord, EventHeader, Job, JobClaim, JobEvent, JobEventKind, JobFailure, NodeInfo, Owner, Sanitized,
     StoreResult, Timestamp,
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::Client;
+use crate::cluster::lease::Lease;
 use crate::coalesce::Coalescer;
 use crate::coordinator::slots::Slots;
 use crate::drain::Drain;
@@ -43,12 +47,14 @@ pub(crate) struct Plugs {
     pub(crate) principal: Option<Arc<dyn CallerPrincipalResolver>>,
     pub(crate) trace: Option<Arc<dyn TraceParentResolver>>,
     pub(crate) metrics: Arc<dyn MetricsSink>,
+    pub(crate) strategy: Mutex<Box<dyn PollingStrategy>>,
 }
 
-/// A running node.
-pub(crate) struct Engine {
+/// A node, with all that outlives a lost lease.
+pub(crate) struct Node {
     pub(crate) store: Arc<dyn JobStore>,
-    pub(crate) owner: Owner,
+    /// What people call it.
+    pub(crate) label: String,
     pub(crate) options: RatchetOptions,
     pub(crate) registry: Registry,
     pub(crate) plugs: Plugs,
@@ -60,8 +66,6 @@ pub(crate) struct Engine {
     /// Rings when a job becomes due that this process made wait.
     pub(crate) alarm: Arc<Alarm>,
     pub(crate) journal: Journal,
-    pub(crate) exchange: Exchange,
-    pub(crate) permits: Coalescer<PermitRequest, Permit>,
     /// Set when bodies that still run are given up, because the node stops.
     pub(crate) abort: CancellationToken,
     client: OnceLock<Client>,
@@ -69,22 +73,40 @@ pub(crate) struct Engine {
     pub(crate) unknown: UnknownTargets,
 }
 
-impl Engine {
+/// One life of a node, under one lease: from when it joins the cluster until it leaves it or is fenced.
+pub(crate) struct Engine {
+    node: Arc<Node>,
+    pub(crate) owner: Owner,
+    pub(crate) lease: Arc<Lease>,
+    pub(crate) exchange: Exchange,
+    pub(crate) permits: Coalescer<PermitRequest, Permit>,
+    /// Who is dead and holds jobs that this node may take over.
+    pub(crate) dead: watch::Sender<Vec<Owner>>,
+    /// Held by whoever takes jobs over or looks which are this node's; whether a takeover's reply was lost.
+    pub(crate) takeover: tokio::sync::Mutex<bool>,
+    /// The lives of this node before this one.
+    past: Vec<Owner>,
+}
+
+impl Deref for Engine {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        &self.node
+    }
+}
+
+impl Node {
     pub(crate) fn new(
         store: Arc<dyn JobStore>,
-        owner: Owner,
+        label: String,
         options: RatchetOptions,
         registry: Registry,
         plugs: Plugs,
         events: Events,
         slots: Slots,
     ) -> Self {
-        let mine = || (Arc::clone(&store), owner.clone());
         Self {
-            exchange: Exchange::new(&store, &owner),
-            permits: Coalescer::new(MOST, 1, mine(), |(store, owner), requests| async move {
-                store.acquire(&owner, &requests).await
-            }),
             journal: Journal::new(&store, Arc::clone(&plugs.sanitizer)),
             drain: Drain::default(),
             alarm: Arc::default(),
@@ -94,7 +116,7 @@ impl Engine {
             running: RunningJobs::default(),
             unknown: UnknownTargets::default(),
             store,
-            owner,
+            label,
             options,
             registry,
             plugs,
@@ -103,9 +125,24 @@ impl Engine {
         }
     }
 
+    /// What it tells about itself when it joins.
+    pub(crate) fn info(&self, owner: &Owner) -> NodeInfo {
+        let mut info = NodeInfo::new(owner.clone());
+        info.label.clone_from(&self.label);
+        info.version = env!("CARGO_PKG_VERSION").to_owned();
+        info.targets = self.registry.targets().iter().map(ToString::to_string).collect();
+        info
+    }
+
     /// Submits and steers jobs, as this node.
-    pub(crate) fn client(self: &Arc<Self>) -> Client {
+    pub(crate) fn client(&self) -> Client {
         self.client.get_or_init(|| Client::of_node(self)).clone()
+    }
+
+    /// Asks the strategy how long to wait.
+    pub(crate) fn delay(&self, signal: PollSignal) -> Duration {
+        let mut strategy = self.plugs.strategy.lock().unwrap_or_else(PoisonError::into_inner);
+        strategy.next_delay(signal, self.slots.load(), Instant::now())
     }
 
     /// Text of an error as it may be stored, logged and published.
@@ -117,6 +154,56 @@ impl Engine {
     /// Forgets what was only kept to be quick or polite.
     pub(crate) fn clear_caches(&self) {
         self.unknown.clear();
+    }
+
+    /// How long an attempt of this job may take.
+    pub(crate) fn timeout(&self, job: &Job) -> Option<Duration> {
+        let limit = job.spec.timeout.unwrap_or(self.options.timeout.default_timeout);
+        (!limit.is_zero()).then_some(limit)
+    }
+}
+
+impl Engine {
+    /// A life of this node that follows these.
+    pub(crate) fn new(node: Arc<Node>, lease: Lease, past: Vec<Owner>) -> Self {
+        let (owner, lease) = (lease.owner().clone(), Arc::new(lease));
+        let mine = (Arc::clone(&node.store), owner.clone());
+        Self {
+            exchange: Exchange::new(&node.store, &lease),
+            permits: Coalescer::new(MOST, 1, mine, |(store, owner), requests| async move {
+                store.acquire(&owner, &requests).await
+            }),
+            dead: watch::Sender::default(),
+            takeover: tokio::sync::Mutex::default(),
+            node,
+            owner,
+            lease,
+            past,
+        }
+    }
+
+    /// Whether this owner was an earlier life of this node.
+    pub(crate) fn was(&self, owner: &Owner) -> bool {
+        self.past.contains(owner)
+    }
+
+    /// Every life of this node so far.
+    pub(crate) fn lives(&self) -> Vec<Owner> {
+        let this = std::iter::once(&self.owner);
+        self.past.iter().chain(this).cloned().collect()
+    }
+
+    /// Whether it may begin anything new.
+    pub(crate) fn takes_work(&self) -> bool {
+        self.drain.takes_work() && self.lease.holds()
+    }
+
+    /// Completes once nothing new is to be begun in this life.
+    pub(crate) async fn over(&self) {
+        tokio::select! {
+            () = self.drain.begun() => {}
+            () = self.lease.lost() => {}
+        }
     }
 
     /// Publishes an event about a job that this node runs.
@@ -131,12 +218,6 @@ impl Engine {
         };
         self.events.publish(&JobEvent::new(header, kind));
     }
-
-    /// How long an attempt of this job may take.
-    pub(crate) fn timeout(&self, job: &Job) -> Option<std::time::Duration> {
-        let limit = job.spec.timeout.unwrap_or(self.options.timeout.default_timeout);
-        (!limit.is_zero()).then_some(limit)
-    }
 }
 
 /// Calls the store again after passing trouble, at this pace, until it answers or there is no use in it any more.
@@ -145,10 +226,10 @@ pub(crate) async fn insist<T, F: Future<Output = StoreResult<T>>>(
     what: &'static str,
     mut call: impl FnMut() -> F,
 ) -> Option<T> {
-    loop {
+    while engine.lease.holds() {
         match call().await {
             Ok(answer) => return Some(answer),
-            Err(error) if error.is_transient() && engine.drain.has_lease() => {
+            Err(error) if error.is_transient() => {
                 tracing::warn!(%error, what, "the store does not answer; trying again");
                 tokio::time::sleep(engine.options.retry.drain_interval).await;
             }
@@ -158,4 +239,6 @@ pub(crate) async fn insist<T, F: Future<Output = StoreResult<T>>>(
             }
         }
     }
+    tracing::warn!(what, "the lease of this node is lost; nothing is written any more");
+    None
 }

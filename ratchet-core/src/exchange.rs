@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ratchet_api::store::{ClaimRequest, JobStore};
 use ratchet_api::{JobClaim, Outcome, Owner, StoreError, StoreErrorKind, StoreResult, Verdict};
 
+use crate::cluster::lease::Lease;
 use crate::coalesce::Coalescer;
 
 /// The most items in one call.
@@ -29,8 +30,8 @@ enum Answer {
 }
 
 impl Exchange {
-    pub(crate) fn new(store: &Arc<dyn JobStore>, owner: &Owner) -> Self {
-        Self(Coalescer::new(MOST, LANES, (Arc::clone(store), owner.clone()), exchange))
+    pub(crate) fn new(store: &Arc<dyn JobStore>, lease: &Arc<Lease>) -> Self {
+        Self(Coalescer::new(MOST, LANES, (Arc::clone(store), Arc::clone(lease)), exchange))
     }
 
     /// Records an outcome.
@@ -63,7 +64,14 @@ impl Exchange {
     }
 }
 
-async fn exchange((store, owner): (Arc<dyn JobStore>, Owner), items: Vec<Item>) -> StoreResult<Vec<Answer>> {
+async fn exchange(
+    (store, lease): (Arc<dyn JobStore>, Arc<Lease>),
+    items: Vec<Item>,
+) -> StoreResult<Vec<Answer>> {
+    // Here, and not only where it is sent from: it may have waited for other calls, or the whole process for its turn.
+    if !lease.holds() {
+        return Err(StoreError::new(StoreErrorKind::Other, "commit", "the lease of this node is lost"));
+    }
     let (mut outcomes, mut requests, mut answers) = (Vec::new(), Vec::new(), Vec::with_capacity(items.len()));
     for item in items {
         match item {
@@ -78,7 +86,7 @@ async fn exchange((store, owner): (Arc<dyn JobStore>, Owner), items: Vec<Item>) 
             }
         }
     }
-    let (verdicts, claims) = call(&*store, &owner, &outcomes, requests.first()).await?;
+    let (verdicts, claims) = call(&*store, lease.owner(), &outcomes, requests.first()).await?;
     let (mut verdicts, mut claims) = (verdicts.into_iter(), claims.into_iter());
     let answer = |request: Option<ClaimRequest>| match request {
         None => Answer::Verdict(verdicts.next()),
@@ -198,8 +206,12 @@ mod tests {
     }
 
     fn exchange(store: &Arc<Noting>) -> Exchange {
+        exchange_under(store, Lease::endless(owner()))
+    }
+
+    fn exchange_under(store: &Arc<Noting>, lease: Lease) -> Exchange {
         let store: Arc<dyn JobStore> = Arc::clone(store) as _;
-        Exchange::new(&store, &owner())
+        Exchange::new(&store, &Arc::new(lease))
     }
 
     #[tokio::test]
@@ -266,5 +278,16 @@ mod tests {
         let nothing = || ClaimRequest::of_queues(owner(), Vec::new());
         let (_, claims) = exchange(&store).claim(nothing).await.unwrap();
         assert!(claims.is_empty() && store.calls.lock().unwrap().is_empty());
+    }
+    #[tokio::test]
+    async fn whoever_has_lost_its_lease_sends_nothing() {
+        let store = Noting::new(10, None);
+        let lease = Lease::endless(owner());
+        lease.lose("told so");
+        let exchange = exchange_under(&store, lease);
+        let error = exchange.commit(outcome()).await.unwrap_err();
+        assert!(!error.is_transient(), "there is no use in trying again");
+        assert!(exchange.claim(|| ClaimRequest::new(owner(), 1)).await.is_err());
+        assert!(store.calls.lock().unwrap().is_empty());
     }
 }

@@ -53,6 +53,18 @@ impl RunningJobs {
         }
     }
 
+    /// Tells the body of this very attempt to stop.
+    pub(crate) fn stop_at(&self, job: JobId, fence: Fence) {
+        if let Some(entry) = self.entries().get(&job).filter(|entry| entry.fence == fence) {
+            entry.stop.cancel();
+        }
+    }
+
+    /// Every attempt.
+    pub(crate) fn all(&self) -> Vec<(JobId, Fence)> {
+        self.entries().iter().map(|(job, entry)| (*job, entry.fence)).collect()
+    }
+
     /// Tells every body to stop.
     pub(crate) fn stop_all(&self) {
         for entry in self.entries().values() {
@@ -112,7 +124,10 @@ mod tests {
         let running = jobs.begin(job, fence);
         assert!(jobs.has(job, fence) && jobs.has(job, Fence::FIRST), "an older claim is of no use any more");
         assert!(!jobs.has(job, fence.next()), "a newer claim is somebody's to run");
-        jobs.stop_all();
+        assert_eq!(jobs.all(), [(job, fence)]);
+        jobs.stop_at(job, Fence::FIRST);
+        assert!(!running.token.is_cancelled(), "it was another attempt's");
+        jobs.stop_at(job, fence);
         assert!(running.token.is_cancelled());
         drop(running);
         assert!(!jobs.has(job, fence));

@@ -6,13 +6,15 @@ use std::thread;
 use std::time::Instant;
 
 use ratchet_api::store::NodeStore;
-use ratchet_api::{Beat, BeatReply};
+use ratchet_api::{Beat, BeatReply, StoreError, StoreErrorKind, StoreResult, Timestamp};
 use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
 
-use crate::drain::Readiness;
+use super::pace::{Streak, interval};
+use super::skew::{SkewNews, SkewWatch, skew};
 use crate::engine::Engine;
 
-/// A beating heart. It stops last.
+/// A beating heart. It stops last, and by itself when the lease is lost.
 pub(crate) struct Heartbeat {
     stop: Option<oneshot::Sender<()>>,
     stopped: oneshot::Receiver<()>,
@@ -28,10 +30,11 @@ impl Heartbeat {
         let (stop, stops) = oneshot::channel();
         let (tell, stopped) = oneshot::channel();
         thread::Builder::new().name("ratchet-heartbeat".to_owned()).spawn(move || {
-            let mut pulse = Pulse::new(engine);
+            let mut pulse = Pulse::new(Arc::clone(&engine));
             runtime.block_on(async {
                 tokio::select! {
-                    () = pulse.beat_for_ever() => {}
+                    () = pulse.beat_while_alive() => {}
+                    () = engine.lease.lost() => {}
                     // Also if nobody holds the sender any more.
                     _ = stops => {}
                 }
@@ -54,63 +57,98 @@ impl Heartbeat {
 struct Pulse {
     engine: Arc<Engine>,
     nodes: Option<Box<dyn NodeStore>>,
-    /// When the last accepted beat was sent: the lease runs from before the server saw it.
-    last: Instant,
+    streak: Streak,
+    clock: SkewWatch,
 }
 
 impl Pulse {
     fn new(engine: Arc<Engine>) -> Self {
-        Self { engine, nodes: None, last: Instant::now() }
+        let clock = SkewWatch::new(engine.options.node.skew_warning);
+        Self { engine, nodes: None, streak: Streak::default(), clock }
     }
 
-    async fn beat_for_ever(&mut self) {
-        loop {
-            tokio::time::sleep(self.engine.options.node.beat).await;
-            let sent = Instant::now();
-            match self.beat().await {
-                Ok(reply) if reply.accepted => {
-                    self.last = sent;
-                    self.hear(&reply);
+    /// Beats at once, and then as often as it should, until the lease is lost.
+    async fn beat_while_alive(&mut self) {
+        while self.engine.lease.holds() {
+            let failed = match self.beat().await {
+                Ok(reply) if !reply.accepted => {
+                    return self.engine.lease.lose("the others hold this node for dead");
                 }
-                Ok(_) => return self.lose("the others hold this node for dead"),
+                Ok(_) => false,
                 Err(error) => {
-                    tracing::warn!(%error, "a heartbeat failed");
+                    tracing::warn!(node = %self.engine.owner, %error, "a heartbeat failed");
+                    // The next one goes over another connection.
                     self.nodes = None;
+                    self.streak.broken();
+                    true
                 }
-            }
-            if self.last.elapsed() > self.engine.options.node.lease {
-                return self.lose("no heartbeat came through for a whole lease");
-            }
+            };
+            let load = self.engine.slots.load();
+            sleep(interval(&self.engine.options.node, load, failed, rand::random())).await;
         }
     }
 
-    async fn beat(&mut self) -> ratchet_api::StoreResult<BeatReply> {
-        let engine = &self.engine;
-        let nodes = match &mut self.nodes {
-            Some(nodes) => nodes,
-            none => none.insert(engine.store.dedicated().await?),
-        };
-        let mut beat = Beat::new(engine.owner.clone(), engine.options.node.lease);
-        beat.running = engine.slots.taken();
-        beat.slots = engine.slots.total();
-        nodes.beat(&beat).await
+    /// Beats once, and does what the answer asks for.
+    async fn beat(&mut self) -> StoreResult<BeatReply> {
+        let (lease, sent, node_time) = (&self.engine.lease, Instant::now(), Timestamp::node_now());
+        // There must be time for another one, if the connection hangs.
+        let limit = (self.engine.options.node.lease / 2).min(lease.left(sent));
+        let late = || StoreError::new(StoreErrorKind::Transient, "beat", "no answer in time");
+        let reply =
+            timeout(limit, send(&self.engine, &mut self.nodes)).await.unwrap_or_else(|_| Err(late()))?;
+        if reply.accepted {
+            lease.renew(sent);
+            self.streak.beaten(sent, &self.engine.options.node);
+            self.compare(skew(node_time, Timestamp::node_now(), reply.db_now));
+            self.hear(&reply);
+        }
+        Ok(reply)
     }
 
-    /// Stops bodies whose jobs were cancelled elsewhere, and looks for work whose wakeup was lost.
+    fn compare(&mut self, skew_millis: i64) {
+        let (node, limit) = (&self.engine.owner, self.engine.options.node.skew_warning);
+        match self.clock.observe(skew_millis) {
+            None => {}
+            Some(SkewNews::Agrees) => {
+                tracing::info!(%node, skew_millis, "the clock of this node is right again");
+            }
+            Some(SkewNews::Off) => tracing::warn!(
+                %node,
+                skew_millis,
+                ?limit,
+                "the clock of this node differs from the database's, which decides; set it right"
+            ),
+        }
+    }
+
+    /// Stops bodies whose jobs were cancelled elsewhere, looks for work whose wakeup was lost, and has the jobs of the dead
+    /// taken over.
     fn hear(&self, reply: &BeatReply) {
+        let engine = &self.engine;
         for job in &reply.cancel_requested {
-            self.engine.running.stop(*job);
+            engine.running.stop(*job);
         }
         if reply.due_work {
-            self.engine.bell.notify_one();
+            engine.bell.notify_one();
+        }
+        let may_reap = self.streak.may_reap(&engine.options.node);
+        // Who was this very process lives on in it, and needs no proof of its death.
+        let dead = reply.dead.iter().filter(|owner| may_reap || engine.was(owner)).cloned();
+        let dead: Vec<_> = dead.collect();
+        if !dead.is_empty() {
+            engine.dead.send_replace(dead);
         }
     }
+}
 
-    /// From now on nothing that this node does can be written, so it stops doing it.
-    fn lose(&self, why: &'static str) {
-        tracing::error!(why, "the lease of this node is lost; its jobs are stopped");
-        self.engine.drain.set_lease(false);
-        self.engine.drain.advance(Readiness::Draining);
-        self.engine.running.stop_all();
-    }
+/// Sends a beat over a connection of its own.
+async fn send(engine: &Engine, nodes: &mut Option<Box<dyn NodeStore>>) -> StoreResult<BeatReply> {
+    let nodes = match nodes {
+        Some(nodes) => nodes,
+        none => none.insert(engine.store.dedicated().await?),
+    };
+    let mut beat = Beat::new(engine.owner.clone(), engine.options.node.lease);
+    beat.running = engine.slots.taken();
+    beat.slots = engine.slots.total();
+    nodes.beat(&beat).await
 }

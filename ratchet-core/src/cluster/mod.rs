@@ -1,3 +1,7 @@
 //! Being one of several nodes.
 
 pub(crate) mod heartbeat;
+pub(crate) mod lease;
+mod pace;
+pub(crate) mod recovery;
+mod skew;

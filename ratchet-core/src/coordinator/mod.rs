@@ -32,7 +32,7 @@ impl Coordinator {
     pub(crate) async fn accept(&self, claims: Vec<JobClaim>) {
         let (mut begun, mut unwanted) = (Vec::with_capacity(claims.len()), Vec::new());
         for claim in claims {
-            match self.engine.slots.take(&claim.queue).filter(|_| self.engine.drain.takes_work()) {
+            match self.engine.slots.take(&claim.queue).filter(|_| self.engine.takes_work()) {
                 // From now on, not from when it is first polled: whoever reconciles must see it.
                 Some(place) => begun.push((self.engine.running.begin(claim.id, claim.fence), claim, place)),
                 None => unwanted.push(claim),
@@ -62,12 +62,13 @@ async fn begin(engine: Arc<Engine>, attempts: TaskTracker, begun: Vec<(Running, 
     }
 }
 
-/// Runs a job as soon as it has a slot. One that still waits for it when the node drains goes back untouched.
+/// Runs a job as soon as it has a slot. One that still waits for it when the node drains goes back untouched, if the node
+/// may still say so.
 async fn run(mut attempt: Attempt) {
     let slot = tokio::select! {
         biased;
         slot = attempt.place.slot() => slot,
-        () = attempt.engine.drain.begun() => return hand_back(&attempt.engine, &attempt.claim).await,
+        () = attempt.engine.over() => return hand_back(&attempt.engine, &attempt.claim).await,
     };
     attempt.run(slot).await;
 }

@@ -5,14 +5,15 @@ mod strategy;
 
 pub use strategy::{AdaptivePolling, PollingMode};
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ratchet_api::spi::{PollSignal, PollingStrategy};
+use ratchet_api::spi::PollSignal;
 use ratchet_api::store::ClaimRequest;
-use ratchet_api::{JobClaim, QueueLimit, QueueName, StoreResult};
+use ratchet_api::{HandBackReason, JobClaim, QueueLimit, QueueName, StoreResult};
 
+use crate::cluster::recovery;
 use crate::coordinator::Coordinator;
 use crate::engine::Engine;
 
@@ -20,32 +21,31 @@ use crate::engine::Engine;
 pub(crate) struct Poller {
     engine: Arc<Engine>,
     coordinator: Arc<Coordinator>,
-    strategy: Box<dyn PollingStrategy>,
     /// How many looks there were.
     looks: usize,
     /// Queues that may have more than was taken.
     more: BTreeSet<QueueName>,
     /// A claim whose reply was lost may have taken jobs.
     unsure: bool,
+    /// When it was last seen which jobs are this node's.
+    reconciled: Instant,
 }
 
 impl Poller {
-    pub(crate) fn new(
-        engine: Arc<Engine>,
-        coordinator: Arc<Coordinator>,
-        strategy: Box<dyn PollingStrategy>,
-    ) -> Self {
+    pub(crate) fn new(engine: Arc<Engine>, coordinator: Arc<Coordinator>) -> Self {
         let more = engine.slots.queues().cloned().collect();
-        Self { engine, coordinator, strategy, looks: 0, more, unsure: false }
+        let reconciled = Instant::now();
+        Self { engine, coordinator, looks: 0, more, unsure: false, reconciled }
     }
 
-    /// Looks until the node drains.
+    /// Looks until the node drains or loses its lease.
     pub(crate) async fn run(mut self) {
         let engine = Arc::clone(&self.engine);
-        while engine.drain.takes_work() {
-            let delay = self.look().await;
+        while engine.takes_work() {
+            // At least once in a lease, to see what is this node's.
+            let delay = self.look().await.min(engine.options.node.lease);
             tokio::select! {
-                () = engine.drain.begun() => return,
+                () = engine.over() => return,
                 () = self.rest(delay) => {}
             }
         }
@@ -59,7 +59,7 @@ impl Poller {
                 () = &mut over => {}
                 () = self.engine.alarm.rings() => {}
                 // The strategy is to know; the look follows at once, whatever it says.
-                () = self.engine.bell.notified() => { let _ = self.delay(PollSignal::Wakeup); }
+                () = self.engine.bell.notified() => { let _ = self.engine.delay(PollSignal::Wakeup); }
                 () = self.engine.slots.opened(&self.more) => continue,
             }
             self.more = self.engine.slots.queues().cloned().collect();
@@ -75,32 +75,28 @@ impl Poller {
                 let batch_size = asked.iter().map(|queue| queue.limit).sum();
                 let signal = PollSignal::Polled { claimed: claims.len(), batch_size };
                 self.coordinator.accept(claims).await;
-                self.delay(signal)
+                self.engine.delay(signal)
             }
             Err(error) => {
                 tracing::warn!(%error, "looking for work failed");
                 // Whatever there is, it waits until the store may be well again.
                 self.more.clear();
-                self.delay(PollSignal::Failed)
+                self.engine.delay(PollSignal::Failed)
             }
         }
     }
 
     /// Answers also what was asked for.
     async fn claim(&mut self) -> StoreResult<(Vec<QueueLimit>, Vec<JobClaim>)> {
-        if self.unsure {
-            adopt(&self.engine, &self.coordinator).await?;
-            self.unsure = false;
+        if self.unsure || self.reconciled.elapsed() >= self.engine.options.node.lease {
+            reconcile(&self.engine, &self.coordinator).await?;
+            (self.unsure, self.reconciled) = (false, Instant::now());
         }
         self.looks = self.looks.wrapping_add(1);
         let (engine, looks) = (Arc::clone(&self.engine), self.looks);
         let claimed = self.engine.exchange.claim(move || request(&engine, looks)).await;
         let (request, claims) = claimed.inspect_err(|_| self.unsure = true)?;
         Ok((request.queues, claims))
-    }
-
-    fn delay(&mut self, signal: PollSignal) -> Duration {
-        self.strategy.next_delay(signal, self.engine.slots.load(), Instant::now())
     }
 }
 
@@ -113,12 +109,26 @@ fn request(engine: &Engine, looks: usize) -> ClaimRequest {
     request
 }
 
-/// What a lost reply took is ours, and nobody else's until our lease ends.
-pub(crate) async fn adopt(engine: &Engine, coordinator: &Coordinator) -> StoreResult<()> {
+/// Sees which jobs are this node's. What a lost reply took is run, for nobody else may until our lease ends; what runs here
+/// and is somebody else's is told to stop. No claim may be under way.
+pub(crate) async fn reconcile(engine: &Engine, coordinator: &Coordinator) -> StoreResult<()> {
+    let mut takeover_lost = engine.takeover.lock().await;
+    let before = engine.running.all();
     let owned = engine.store.owned(&engine.owner).await?;
-    coordinator
-        .accept(owned.into_iter().filter(|claim| !engine.running.has(claim.id, claim.fence)).collect())
-        .await;
+    let fences: HashMap<_, _> = owned.iter().map(|claim| (claim.id, claim.fence)).collect();
+    for (job, fence) in before {
+        if fences.get(&job).is_none_or(|owned| *owned > fence) {
+            engine.running.stop_at(job, fence);
+        }
+    }
+    let unknown = owned.into_iter().filter(|claim| !engine.running.has(claim.id, claim.fence)).collect();
+    if *takeover_lost {
+        // They may be a dead node's: running them would hide that it died with them.
+        recovery::settle(engine, recovery::begin(engine, unknown), HandBackReason::Crashed).await;
+    } else {
+        coordinator.accept(unknown).await;
+    }
+    *takeover_lost = false;
     Ok(())
 }
 

@@ -345,6 +345,12 @@ impl SchedulerBuilder {
         }
     }
 
+    /// What people call this node.
+    pub(super) fn label(&self) -> Result<String, InvalidName> {
+        let label = self.options.node.label.clone().unwrap_or_else(|| self.identity.node_id());
+        DefaultNodeIdentity::fixed(label).map(|identity| identity.node_id())
+    }
+
     /// The queues that this node serves.
     pub(super) fn queues(&self) -> Result<Vec<(QueueName, QueueOptions)>, InvalidName> {
         let queues = &self.options.execution.queues;

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 use super::enqueue::{Enqueue, apply};
 use crate::coalesce::Coalescer;
-use crate::engine::Engine;
+use crate::engine::Node;
 use crate::events::Events;
 use crate::poller::alarm::Alarm;
 use crate::{Call, JobContext, JobHandle, TraceParent};
@@ -62,24 +62,20 @@ impl Client {
     }
 
     /// The client of a node that runs jobs itself.
-    pub(crate) fn of_node(engine: &Arc<Engine>) -> Self {
-        let running = Arc::downgrade(engine);
+    pub(crate) fn of_node(node: &Node) -> Self {
+        let running = node.running.clone();
         Self::new(Parts {
-            store: Arc::clone(&engine.store),
-            options: engine.options.clone(),
-            policy: Arc::clone(&engine.plugs.policy),
-            sanitizer: Arc::clone(&engine.plugs.sanitizer),
-            principal: engine.plugs.principal.clone(),
-            trace: engine.plugs.trace.clone(),
-            cluster: Arc::clone(&engine.plugs.cluster),
-            events: engine.events.clone(),
-            stop: Arc::new(move |job: JobId| {
-                if let Some(engine) = running.upgrade() {
-                    engine.running.stop(job);
-                }
-            }),
-            bell: Arc::clone(&engine.bell),
-            alarm: Arc::clone(&engine.alarm),
+            store: Arc::clone(&node.store),
+            options: node.options.clone(),
+            policy: Arc::clone(&node.plugs.policy),
+            sanitizer: Arc::clone(&node.plugs.sanitizer),
+            principal: node.plugs.principal.clone(),
+            trace: node.plugs.trace.clone(),
+            cluster: Arc::clone(&node.plugs.cluster),
+            events: node.events.clone(),
+            stop: Arc::new(move |job: JobId| running.stop(job)),
+            bell: Arc::clone(&node.bell),
+            alarm: Arc::clone(&node.alarm),
         })
     }
 

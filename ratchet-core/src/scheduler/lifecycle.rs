@@ -6,16 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use ratchet_api::spi::{HookError, PollingStrategy, SchedulerLifecycleHook};
+use ratchet_api::spi::{HookError, SchedulerLifecycleHook};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::{SchedulerBuilder, StartError, engine, node_info, owner};
-use crate::cluster::heartbeat::Heartbeat;
+use super::life::{Life, leave, live};
+use super::{SchedulerBuilder, StartError, node};
+use crate::cluster::lease::Lease;
 use crate::coordinator::Coordinator;
 use crate::drain::Readiness;
-use crate::engine::Engine;
-use crate::poller::{Poller, adopt};
+use crate::engine::{Engine, Node};
+use crate::poller::reconcile;
 
 /// Whatever the options say, the store has this long to answer the last calls of a node.
 const LEAST_CLOSING_TIME: Duration = Duration::from_secs(1);
@@ -23,13 +25,12 @@ const LEAST_CLOSING_TIME: Duration = Duration::from_secs(1);
 /// Who is asked before a start, and told of what follows.
 pub(super) struct Hooks(Vec<Arc<dyn SchedulerLifecycleHook>>);
 
-/// What moves by itself in a node that works.
+/// A node that works.
 pub(super) struct Lifecycle {
-    engine: Arc<Engine>,
+    node: Arc<Node>,
     hooks: Hooks,
-    coordinator: Arc<Coordinator>,
-    poller: JoinHandle<()>,
-    heartbeat: Heartbeat,
+    /// Ends when the node drains, with the life of it that is to be drained.
+    lives: JoinHandle<Option<Life>>,
 }
 
 impl Hooks {
@@ -81,67 +82,65 @@ fn warn_if_failed(hook: &'static str, result: Result<(), HookError>) {
 
 impl Lifecycle {
     /// Asks the hooks, joins the cluster, beats, and begins to look for work. Whatever fails, nothing stays behind.
-    pub(super) async fn start(mut builder: SchedulerBuilder) -> Result<(Arc<Engine>, Self), StartError> {
+    pub(super) async fn start(
+        mut builder: SchedulerBuilder,
+    ) -> Result<(Arc<Node>, watch::Receiver<Arc<Lease>>, Self), StartError> {
         let hooks = Hooks::of(&mut builder);
         hooks.before_start().await?;
-        let owner = owner(&builder);
-        let info = node_info(&builder, &owner);
-        let strategy = builder.strategy_or_default();
-        let engine = Arc::new(engine(builder, owner)?);
-        engine.store.join(&info, engine.options.node.lease).await?;
-        match Self::set_off(&engine, hooks, strategy).await {
-            Ok(lifecycle) => {
-                engine.drain.advance(Readiness::Ready);
-                lifecycle.hooks.after_start().await;
-                Ok((engine, lifecycle))
-            }
+        let node = Arc::new(node(builder)?);
+        let bell = Arc::clone(&node.bell);
+        node.plugs.cluster.register_wakeup_listener(Arc::new(move || bell.notify_one())).await?;
+        let life = match Life::begin(&node, Vec::new()).await {
+            Ok(life) => life,
             Err(error) => {
-                leave(&engine).await;
-                Err(error)
+                node.plugs.cluster.shutdown().await;
+                return Err(error);
             }
-        }
-    }
-
-    async fn set_off(
-        engine: &Arc<Engine>,
-        hooks: Hooks,
-        strategy: Box<dyn PollingStrategy>,
-    ) -> Result<Self, StartError> {
-        let bell = Arc::clone(&engine.bell);
-        engine.plugs.cluster.register_wakeup_listener(Arc::new(move || bell.notify_one())).await?;
-        let heartbeat = Heartbeat::start(Arc::clone(engine))?;
-        let coordinator = Arc::new(Coordinator::new(Arc::clone(engine)));
-        let poller = Poller::new(Arc::clone(engine), Arc::clone(&coordinator), strategy);
-        let poller = tokio::spawn(poller.run());
-        Ok(Self { engine: Arc::clone(engine), hooks, coordinator, poller, heartbeat })
+        };
+        let (present, lease) = watch::channel(Arc::clone(&life.engine.lease));
+        let lives = tokio::spawn(live(Arc::clone(&node), life, present));
+        let lifecycle = Self { node: Arc::clone(&node), hooks, lives };
+        node.drain.advance(Readiness::Ready);
+        lifecycle.hooks.after_start().await;
+        Ok((node, lease, lifecycle))
     }
 
     /// Stops in the order of the specification: what runs may end within the drain timeout, the rest goes back, the
     /// heartbeat is the last. However the store and the hooks behave, it ends.
-    pub(super) async fn stop(mut self) {
-        let engine = Arc::clone(&self.engine);
-        let closing_time = engine.options.timeout.cancel_grace.max(LEAST_CLOSING_TIME);
-        let hook_time = engine.options.execution.drain_timeout.max(LEAST_CLOSING_TIME);
-        self.hooks.before_stop(hook_time).await;
-        engine.drain.advance(Readiness::Draining);
-        self.drain(closing_time).await;
+    pub(super) async fn stop(self) {
+        let Self { node, hooks, lives } = self;
+        let closing_time = node.options.timeout.cancel_grace.max(LEAST_CLOSING_TIME);
+        let hook_time = node.options.execution.drain_timeout.max(LEAST_CLOSING_TIME);
+        hooks.before_stop(hook_time).await;
+        node.drain.advance(Readiness::Draining);
+        // Between two lives there is nothing to drain.
+        let mut life = lives.await.ok().flatten();
+        if let Some(life) = &mut life {
+            life.drain(closing_time).await;
+        }
         let end = Instant::now() + closing_time;
-        if timeout_at(end, hand_back_rest(&engine, &self.coordinator)).await.is_err() {
+        if let Some(life) = &life
+            && timeout_at(end, hand_back_rest(&life.engine, &life.coordinator)).await.is_err()
+        {
             tracing::warn!("the store does not answer; what this node holds is recovered after its lease");
         }
-        engine.clear_caches();
-        if timeout_at(end, engine.plugs.cluster.shutdown()).await.is_err() {
+        node.clear_caches();
+        if timeout_at(end, node.plugs.cluster.shutdown()).await.is_err() {
             tracing::warn!("the cluster coordinator does not stop");
         }
-        let _ = timeout_at(end, self.heartbeat.stop()).await;
-        if timeout_at(end, leave(&engine)).await.is_err() {
-            tracing::warn!("the store does not answer; the node's row stays until its lease ends");
+        if let Some(Life { engine, heartbeat, .. }) = life {
+            let _ = timeout_at(end, heartbeat.stop()).await;
+            if timeout_at(end, leave(&engine)).await.is_err() {
+                tracing::warn!("the store does not answer; the node's row stays until its lease ends");
+            }
         }
-        engine.events.heard(closing_time).await;
-        engine.drain.advance(Readiness::Stopped);
-        self.hooks.after_stop(hook_time).await;
+        node.events.heard(closing_time).await;
+        node.drain.advance(Readiness::Stopped);
+        hooks.after_stop(hook_time).await;
     }
+}
 
+impl Life {
     /// Waits for what runs. Bodies are told when the deadline is near, and given up when it has passed.
     async fn drain(&mut self, closing_time: Duration) {
         let Self { engine, coordinator, poller, .. } = self;
@@ -179,16 +178,7 @@ impl Lifecycle {
 
 /// Gives back what this node still holds and nobody here runs: what a claim took whose reply never came.
 async fn hand_back_rest(engine: &Engine, coordinator: &Coordinator) {
-    if let Err(error) = adopt(engine, coordinator).await {
+    if let Err(error) = reconcile(engine, coordinator).await {
         tracing::warn!(%error, "what this node may still hold is recovered after its lease");
-    }
-}
-
-/// Takes the node off the list.
-async fn leave(engine: &Engine) {
-    match engine.store.leave(&engine.owner).await {
-        Ok(true) => {}
-        Ok(false) => tracing::warn!("this node still holds jobs; they are recovered after its lease"),
-        Err(error) => tracing::warn!(%error, "the node's row stays until its lease ends"),
     }
 }

@@ -4,6 +4,7 @@ mod builder;
 mod bulk;
 pub(crate) mod client;
 mod enqueue;
+mod life;
 mod lifecycle;
 mod many;
 mod stepper;
@@ -19,16 +20,18 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, io};
 
+use ratchet_api::Owner;
 use ratchet_api::spi::JobEventListener;
 use ratchet_api::store::JobStore;
-use ratchet_api::{NodeInfo, Owner};
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use self::lifecycle::Lifecycle;
+use crate::cluster::lease::Lease;
 use crate::coordinator::slots::Slots;
 use crate::drain::Readiness;
-use crate::engine::{Engine, Plugs};
+use crate::engine::{Node, Plugs};
 use crate::signal::Signals;
 
 /// The way in.
@@ -61,7 +64,9 @@ impl Ratchet {
 /// nothing.
 pub struct Scheduler {
     client: Client,
-    engine: Arc<Engine>,
+    node: Arc<Node>,
+    /// The present one.
+    lease: watch::Receiver<Arc<Lease>>,
     /// Taken by whoever stops it first.
     lifecycle: Mutex<Option<Lifecycle>>,
     stopped: CancellationToken,
@@ -70,10 +75,11 @@ pub struct Scheduler {
 
 impl Scheduler {
     async fn start(builder: SchedulerBuilder) -> Result<Self, StartError> {
-        let (engine, lifecycle) = Lifecycle::start(builder).await?;
+        let (node, lease, lifecycle) = Lifecycle::start(builder).await?;
         Ok(Self {
-            client: engine.client(),
-            engine,
+            client: node.client(),
+            node,
+            lease,
             lifecycle: Mutex::new(Some(lifecycle)),
             stopped: CancellationToken::new(),
             runtime: Handle::current(),
@@ -82,28 +88,31 @@ impl Scheduler {
 
     /// Whether it takes work: for a readiness probe, which should say no before anything stops.
     pub fn readiness(&self) -> Readiness {
-        self.engine.drain.readiness()
+        match self.node.drain.readiness() {
+            Readiness::Ready if !self.lease.borrow().holds() => Readiness::Starting,
+            readiness => readiness,
+        }
     }
 
-    /// This node, as its jobs name it.
-    pub fn owner(&self) -> &Owner {
-        &self.engine.owner
+    /// This life of this node, as its jobs name it. A node that lost its lease, and joins the cluster anew, is a new owner.
+    pub fn owner(&self) -> Owner {
+        self.lease.borrow().owner().clone()
     }
 
     /// Tells this listener every event from now on, on a thread of its own. One that is too slow misses events; one
     /// that panics is told the next.
     pub fn add_listener(&self, listener: Arc<dyn JobEventListener>) {
-        self.engine.events.add(listener);
+        self.node.events.add(listener);
     }
 
     /// Tells it nothing that happens from now on; `false` if it was not told any.
     pub fn remove_listener(&self, listener: &Arc<dyn JobEventListener>) -> bool {
-        self.engine.events.remove(listener)
+        self.node.events.remove(listener)
     }
 
     /// Takes nothing new from now on. What runs goes on, and the node lives until [`stop`](Self::stop).
     pub fn drain(&self) {
-        self.engine.drain.advance(Readiness::Draining);
+        self.node.drain.advance(Readiness::Draining);
     }
 
     /// Stops in good order: takes nothing new, hands back what has not started, and lets what runs end within
@@ -122,7 +131,7 @@ impl Scheduler {
     /// Stops without waiting for what runs: bodies are given up at once and their jobs go back, with nothing consumed. Also
     /// for a stop that is under way.
     pub async fn stop_now(&self) {
-        self.engine.drain.hurry.cancel();
+        self.node.drain.hurry.cancel();
         self.stop().await;
     }
 
@@ -176,31 +185,15 @@ impl Drop for Scheduler {
 impl fmt::Debug for Scheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scheduler")
-            .field("owner", &self.engine.owner)
-            .field("store", &self.engine.store.name())
+            .field("owner", &self.owner())
+            .field("store", &self.node.store.name())
             .field("readiness", &self.readiness())
             .finish_non_exhaustive()
     }
 }
 
-/// A new incarnation of this node.
-fn owner(builder: &SchedulerBuilder) -> Owner {
-    Owner::incarnate(&label(builder))
-}
-
-fn label(builder: &SchedulerBuilder) -> String {
-    builder.options.node.label.clone().unwrap_or_else(|| builder.identity.node_id())
-}
-
-fn node_info(builder: &SchedulerBuilder, owner: &Owner) -> NodeInfo {
-    let mut info = NodeInfo::new(owner.clone());
-    info.label = label(builder);
-    info.version = env!("CARGO_PKG_VERSION").to_owned();
-    info.targets = builder.registry.targets().iter().map(ToString::to_string).collect();
-    info
-}
-
-fn engine(mut builder: SchedulerBuilder, owner: Owner) -> Result<Engine, StartError> {
+fn node(mut builder: SchedulerBuilder) -> Result<Node, StartError> {
+    let label = builder.label()?;
     let slots = Slots::new(builder.queues()?, builder.options.polling.claim_headroom_factor);
     let plugs = Plugs {
         beans: builder.beans(),
@@ -208,6 +201,7 @@ fn engine(mut builder: SchedulerBuilder, owner: Owner) -> Result<Engine, StartEr
         resilience: builder.resilience_or_default()?,
         sanitizer: builder.sanitizer(),
         executor: builder.executor_or_default(),
+        strategy: Mutex::new(builder.strategy_or_default()),
         retry: builder.retry,
         cluster: builder.cluster,
         resolver: builder.invocation,
@@ -215,5 +209,6 @@ fn engine(mut builder: SchedulerBuilder, owner: Owner) -> Result<Engine, StartEr
         trace: builder.trace,
         metrics: builder.metrics,
     };
-    Ok(Engine::new(builder.store, owner, builder.options, builder.registry, plugs, builder.events, slots))
+    let SchedulerBuilder { store, options, registry, events, .. } = builder;
+    Ok(Node::new(store, label, options, registry, plugs, events, slots))
 }

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use ratchet_api::store::{ClaimRequest, Loaded};
-use ratchet_api::{Beat, JobClaim, StoreResult};
+use ratchet_api::{Beat, JobClaim, Owner, StoreResult};
 
 use super::lifecycle::Hooks;
-use super::{Client, SchedulerBuilder, StartError, engine, node_info, owner};
+use super::{Client, SchedulerBuilder, StartError, node};
+use crate::cluster::lease::Lease;
 use crate::drain::Readiness;
 use crate::engine::Engine;
 use crate::task::{Attempt, load};
@@ -35,10 +36,11 @@ impl Stepper {
         for queue in builder.options.execution.queues.values_mut() {
             queue.rate_limit_per_minute = None;
         }
-        let owner = owner(&builder);
-        let info = node_info(&builder, &owner);
-        let engine = Arc::new(engine(builder, owner)?);
-        engine.store.join(&info, engine.options.node.lease).await?;
+        let node = Arc::new(node(builder)?);
+        // Whoever moves the store's clock renews the lease as well.
+        let lease = Lease::endless(Owner::incarnate(&node.label));
+        node.store.join(&node.info(lease.owner()), node.options.node.lease).await?;
+        let engine = Arc::new(Engine::new(node, lease, Vec::new()));
         engine.drain.advance(Readiness::Ready);
         hooks.after_start().await;
         Ok(Self { client: engine.client(), engine, hooks })

@@ -93,7 +93,7 @@ pub(crate) fn resolve(
 
 /// What has not begun when the node stops goes back, so that another node begins it.
 pub(crate) fn drain(engine: &Engine) -> Result<(), Stop> {
-    match engine.drain.takes_work() {
+    match engine.takes_work() {
         true => Ok(()),
         false => Err(Stop::HandBack { delay: Duration::ZERO, reason: HandBackReason::Released }),
     }

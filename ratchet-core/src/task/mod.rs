@@ -85,7 +85,7 @@ impl Attempt {
             // Bodies are guarded; what is left are plug points, and bodies that panic when they are dropped.
             if let Err(panic) = AssertUnwindSafe(attempt).catch_unwind().await {
                 let failure = invoke::panicked(&*panic);
-                settle_unloaded(&engine, &claim, Stop::Dead(failure, DeadReason::DoNotRetry)).await;
+                settle_unrun(&engine, &claim, Stop::Dead(failure, DeadReason::DoNotRetry)).await;
             }
         };
         attempt.instrument(span).await;
@@ -96,7 +96,7 @@ async fn attempt(engine: &Arc<Engine>, claim: &JobClaim, loaded: Loaded, slot: S
     running.turn().await;
     let subject = match subject(engine, loaded, running) {
         Ok(subject) => subject,
-        Err(stop) => return settle_unloaded(engine, claim, stop).await,
+        Err(stop) => return settle_unrun(engine, claim, stop).await,
     };
     let started = Instant::now();
     let steps = steps(engine, claim, &subject, &running.token, Arc::new(slot)).await;
@@ -174,7 +174,7 @@ async fn steps(
         }
         // The node stops, and another one may begin anew at once.
         Ended::GivenUp => Err(Stop::HandBack { delay: Duration::ZERO, reason: HandBackReason::Released }),
-        Ended::Stopped if engine.drain.has_lease() => Err(Stop::Canceled("cancelled while it ran")),
+        Ended::Stopped if engine.lease.holds() => Err(Stop::Canceled("cancelled while it ran")),
         Ended::Stopped => Err(Stop::Lost),
     }
 }
@@ -197,8 +197,8 @@ pub(crate) async fn load(engine: &Engine, claims: impl Iterator<Item = &JobClaim
 
 /// The job to run, unless it was cancelled or lost before.
 fn subject(engine: &Engine, loaded: Loaded, running: &Running) -> Result<Subject, Stop> {
-    // It may have waited for its slot meanwhile. A node that stops tells its bodies so by the same token.
-    let cancelled = running.token.is_cancelled() && engine.drain.takes_work();
+    // It may have waited for its slot meanwhile. A node that stops or is fenced tells its bodies so by the same token.
+    let cancelled = running.token.is_cancelled() && engine.takes_work();
     match loaded {
         Loaded::Job(..) if cancelled => Err(Stop::Canceled("cancelled before it started")),
         Loaded::Job(job, edges) => Ok(Subject { job: Arc::from(job), edges }),
@@ -289,13 +289,30 @@ fn early(engine: &Engine, target: &str, stop: Stop) -> Option<Conclusion> {
     }
 }
 
-/// Settles a job that could not be read, or whose attempt broke.
-async fn settle_unloaded(engine: &Engine, claim: &JobClaim, stop: Stop) {
+/// Settles a job that could not be read, whose attempt broke, or that is not run here.
+pub(crate) async fn settle_unrun(engine: &Engine, claim: &JobClaim, stop: Stop) {
     let Some(conclusion) = early(engine, "", stop) else { return };
     let outcome = outcome::bare(claim, &conclusion, None);
     if let Some(verdict) = insist(engine, "commit", || engine.exchange.commit(outcome.clone())).await {
         publish(engine, claim, &conclusion, verdict, None);
     }
+}
+
+/// Ends a job for good that is not run here, with all that follows from that.
+pub(crate) async fn bury(
+    engine: &Engine,
+    running: &Running,
+    claim: &JobClaim,
+    failure: &JobFailure,
+    reason: DeadReason,
+) {
+    let loaded = load(engine, std::iter::once(claim)).await.pop().unwrap_or(Loaded::Lost);
+    let subject = match subject(engine, loaded, running) {
+        Ok(subject) => subject,
+        Err(stop) => return settle_unrun(engine, claim, stop).await,
+    };
+    let error = engine.error_record(subject.job.spec.payload.target().as_str(), failure);
+    record(engine, claim, subject, &Conclusion::Dead { error, reason }, None).await;
 }
 
 /// Records the outcome, and decides anew if an edge was added meanwhile.
@@ -383,7 +400,10 @@ fn kinds(
     recorded: &Recorded,
     ran_for: Option<Duration>,
 ) -> Vec<JobEventKind> {
-    let attempt = claim.attempts + 1;
+    let attempt = match conclusion {
+        Conclusion::Dead { reason, .. } if !reason.consumes_attempt() => claim.attempts,
+        _ => claim.attempts + 1,
+    };
     match conclusion {
         Conclusion::Succeeded { .. } => {
             vec![JobEventKind::Completed { execution_time: ran_for.unwrap_or_default() }]

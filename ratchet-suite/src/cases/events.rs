@@ -110,7 +110,7 @@ async fn every_kind_of_event_reaches_a_listener_with_what_it_tells(fx: Fixture) 
     let header = witness.of(job.id())[0].0.header.clone();
     assert_eq!(header.business_key.expect("it has one").as_str(), "pay-42");
     assert_eq!((header.job_type, header.priority), (JobType::Single, JobPriority::High));
-    assert_eq!(header.node.as_ref(), Some(node.owner()));
+    assert_eq!(header.node, Some(node.owner()));
 
     let told = |job: JobId| -> Vec<JobEventKind> {
         let kinds = witness.of(job).into_iter().map(|(event, ..)| event.kind);

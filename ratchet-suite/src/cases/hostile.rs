@@ -221,7 +221,7 @@ async fn a_stop_waits_no_longer_for_a_body_that_never_yields(fx: Fixture) {
     node.stop().await;
     assert_eq!(node.readiness(), Readiness::Stopped);
     let left = stuck.job().await.expect("read").expect("there");
-    assert_eq!(left.picked_by.as_ref(), Some(node.owner()), "it is recovered after the lease");
+    assert_eq!(left.picked_by, Some(node.owner()), "it is recovered after the lease");
     hostile.gate.open();
 }
 

@@ -221,7 +221,7 @@ async fn headroom_lets_a_job_wait_for_its_slot_on_this_node(fx: Fixture) {
     let jobs = submit("default", 3, || node.enqueue(Worker::job().wait())).await;
     worker.entered.notified().await;
     let waiting = node.until(jobs[1].id(), |job| job.status == JobStatus::Running).await;
-    assert_eq!(waiting.picked_by.as_ref(), Some(node.owner()));
+    assert_eq!(waiting.picked_by, Some(node.owner()));
     assert_eq!(jobs[2].job().await.expect("read").expect("there").status, JobStatus::Pending);
     worker.go.add_permits(3);
     all_end(&jobs).await;

@@ -1,0 +1,107 @@
+//! The lives of a node, one after the other: one that lost its lease joins the cluster anew.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet_api::{Owner, StoreError, StoreErrorKind};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::StartError;
+use crate::cluster::heartbeat::Heartbeat;
+use crate::cluster::lease::Lease;
+use crate::cluster::recovery;
+use crate::coordinator::Coordinator;
+use crate::engine::{Engine, Node};
+use crate::poller::Poller;
+
+/// What moves by itself while a node holds one lease.
+pub(super) struct Life {
+    pub(super) engine: Arc<Engine>,
+    pub(super) coordinator: Arc<Coordinator>,
+    pub(super) poller: JoinHandle<()>,
+    pub(super) heartbeat: Heartbeat,
+}
+
+impl Life {
+    /// Joins the cluster as a new owner, beats, and begins to look for work. Whatever fails, nothing stays behind.
+    pub(super) async fn begin(node: &Arc<Node>, past: Vec<Owner>) -> Result<Self, StartError> {
+        let (owner, length) = (Owner::incarnate(&node.label), node.options.node.lease);
+        let sent = std::time::Instant::now();
+        let late = || StoreError::new(StoreErrorKind::Unavailable, "join", "no answer in time");
+        timeout(length, node.store.join(&node.info(&owner), length)).await.map_err(|_| late())??;
+        let lease = Lease::new(owner, length, sent, node.running.clone());
+        let engine = Arc::new(Engine::new(Arc::clone(node), lease, past));
+        let heartbeat = match Heartbeat::start(Arc::clone(&engine)) {
+            Ok(heartbeat) => heartbeat,
+            Err(error) => {
+                leave(&engine).await;
+                return Err(error.into());
+            }
+        };
+        let coordinator = Arc::new(Coordinator::new(Arc::clone(&engine)));
+        let poller = tokio::spawn(Poller::new(Arc::clone(&engine), Arc::clone(&coordinator)).run());
+        tokio::spawn(recovery::run(Arc::clone(&engine)));
+        Ok(Self { engine, coordinator, poller, heartbeat })
+    }
+
+    /// Waits until what it began has ended, as far as that can be, because its lease is lost.
+    async fn end(mut self, limit: Duration) {
+        let ended = async {
+            let _ = (&mut self.poller).await;
+            self.coordinator.idle().await;
+        };
+        if timeout(limit, ended).await.is_err() {
+            tracing::error!(node = %self.engine.owner, "some of what this node did does not end; it is not waited for");
+            self.poller.abort();
+        }
+        let _ = timeout(limit, self.heartbeat.stop()).await;
+    }
+}
+
+/// Lives until the node drains. Answers the life that is to be drained, if there is one just then.
+pub(super) async fn live(
+    node: Arc<Node>,
+    mut life: Life,
+    present: watch::Sender<Arc<Lease>>,
+) -> Option<Life> {
+    let grace = node.options.timeout.cancel_grace;
+    loop {
+        life.engine.over().await;
+        if !node.drain.takes_work() {
+            return Some(life);
+        }
+        let past = life.engine.lives();
+        life = tokio::select! {
+            () = node.drain.begun() => return None,
+            next = async {
+                life.end(grace * 2).await;
+                begin_again(&node, past).await
+            } => next,
+        };
+        tracing::info!(node = %life.engine.owner, "this node has joined the cluster anew");
+        present.send_replace(Arc::clone(&life.engine.lease));
+    }
+}
+
+/// Joins as soon as the store lets it.
+async fn begin_again(node: &Arc<Node>, past: Vec<Owner>) -> Life {
+    loop {
+        match Life::begin(node, past.clone()).await {
+            Ok(life) => return life,
+            Err(error) => tracing::warn!(label = node.label, %error, "this node cannot join the cluster yet"),
+        }
+        // Nodes that were all cut off do not all come back in the same moment.
+        tokio::time::sleep((node.options.node.beat / 4).mul_f64(0.5 + rand::random::<f64>() / 2.0)).await;
+    }
+}
+
+/// Takes the node off the list.
+pub(super) async fn leave(engine: &Engine) {
+    match engine.store.leave(&engine.owner).await {
+        Ok(true) => {}
+        Ok(false) => tracing::warn!("this node still holds jobs; they are recovered after its lease"),
+        Err(error) => tracing::warn!(%error, "the node's row stays until its lease ends"),
+    }
+}
