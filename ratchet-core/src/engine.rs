@@ -231,7 +231,10 @@ pub(crate) async fn insist<T, F: Future<Output = StoreResult<T>>>(
             Ok(answer) => return Some(answer),
             Err(error) if error.is_transient() => {
                 tracing::warn!(%error, what, "the store does not answer; trying again");
-                tokio::time::sleep(engine.options.retry.drain_interval).await;
+                tokio::select! {
+                    () = tokio::time::sleep(engine.options.retry.drain_interval) => {}
+                    () = engine.lease.lost() => {}
+                }
             }
             Err(error) => {
                 tracing::error!(%error, what, "given up");

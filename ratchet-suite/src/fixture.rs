@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ratchet_api::spi::JobEventListener;
 use ratchet_api::store::{JobFilter, JobStore, PageRequest};
-use ratchet_api::{Job, JobEvent, JobEventKind, JobId, JobType};
+use ratchet_api::{Job, JobEvent, JobEventKind, JobId, JobType, StoreClock};
 use ratchet_core::defaults::PackagePrefixClassPolicy;
 use ratchet_core::{Client, Ratchet, Readiness, Scheduler, SchedulerBuilder};
 use tokio::sync::Notify;
@@ -57,6 +57,11 @@ impl Fixture {
     /// One more connection to the store.
     pub async fn store(&self) -> Arc<dyn JobStore> {
         self.place.connect().await
+    }
+
+    /// One more connection to the store, which decides by this clock.
+    pub async fn store_at(&self, clock: StoreClock) -> Arc<dyn JobStore> {
+        self.place.connect_at(clock).await
     }
 
     /// Starts a node that may run everything below `test.`.

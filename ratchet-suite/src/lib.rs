@@ -5,6 +5,7 @@
 
 #![expect(missing_docs, reason = "cases say what they show by their names")]
 
+mod cable;
 mod cases;
 mod fixture;
 mod lines;

@@ -1,10 +1,10 @@
-//! What is logged, as far as it is about a job.
+//! What is logged, as far as it is about a job or a node.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{LazyLock, Mutex};
 
-use ratchet_api::JobId;
+use ratchet_api::{JobId, Owner};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -40,6 +40,11 @@ pub(crate) fn keep() {
 /// The lines about a job so far.
 pub(crate) fn of(job: JobId) -> Vec<Line> {
     LINES.lock().expect("nobody panics").get(&job.to_string()).cloned().unwrap_or_default()
+}
+
+/// The lines about a node, and about no job, so far.
+pub(crate) fn of_node(node: &Owner) -> Vec<Line> {
+    LINES.lock().expect("nobody panics").get(node.as_str()).cloned().unwrap_or_default()
 }
 
 struct Keeper;
@@ -81,9 +86,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Keeper {
             }
         }
         event.record(&mut fields);
-        if let Some(job) = fields.0.get("job").cloned() {
+        if let Some(about) = fields.0.get("job").or_else(|| fields.0.get("node")).cloned() {
             let line = Line { level: *event.metadata().level(), fields: fields.0 };
-            LINES.lock().expect("nobody panics").entry(job).or_default().push(line);
+            LINES.lock().expect("nobody panics").entry(about).or_default().push(line);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod attempt;
 mod bodies;
+mod cluster;
 mod control;
 mod events;
 mod faults;
@@ -31,5 +32,5 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
         submit::CASES,
         wakeups::CASES,
     ];
-    areas.into_iter().flatten()
+    areas.into_iter().chain(cluster::CASES.iter().copied()).flatten()
 }

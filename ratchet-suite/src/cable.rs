@@ -1,0 +1,186 @@
+//! What lies between a node and its database, and can be cut, jammed and listened to.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_api::store::{
+    CancelVerdict, ClaimRequest, JobClaimStore, JobStore, JobTerminalStore, NodeStore, Target,
+};
+use ratchet_api::{
+    Beat, BeatReply, JobClaim, Node, NodeInfo, Outcome, Owner, Sanitized, StoreError, StoreErrorKind,
+    StoreResult, Verdict,
+};
+
+/// A store at the end of a cable.
+pub(crate) struct Cable<S: ?Sized> {
+    inner: Arc<S>,
+    line: Arc<Line>,
+}
+
+/// Lays a cable to a store.
+pub(crate) fn lay(inner: Arc<dyn JobStore>, line: &Arc<Line>) -> Arc<dyn JobStore> {
+    Arc::new(Cable { inner, line: Arc::clone(line) })
+}
+
+/// What a case does to a cable, and what it heard on it.
+#[derive(Default)]
+pub(crate) struct Line {
+    cut: AtomicBool,
+    jam: Mutex<bool>,
+    cleared: Condvar,
+    mute: AtomicBool,
+    disowned: AtomicBool,
+    beats: AtomicUsize,
+    takeovers: Mutex<Vec<Takeover>>,
+    outcomes: Mutex<Vec<Owner>>,
+}
+
+/// A takeover that moved jobs.
+#[derive(Clone, Debug)]
+pub(crate) struct Takeover {
+    pub(crate) dead: Vec<Owner>,
+    pub(crate) jobs: usize,
+    /// How many beats were accepted before it.
+    pub(crate) beats: usize,
+}
+
+impl Line {
+    /// Nothing comes through from now on, or again.
+    pub(crate) fn cut(&self, cut: bool) {
+        self.cut.store(cut, Ordering::SeqCst);
+    }
+
+    /// The thread that beats stands still from now on, as if the process were frozen.
+    pub(crate) fn jam(&self, jammed: bool) {
+        *self.jam.lock().expect("nobody panics") = jammed;
+        self.cleared.notify_all();
+    }
+
+    /// Claims take jobs and say that they took none.
+    pub(crate) fn mute(&self, mute: bool) {
+        self.mute.store(mute, Ordering::SeqCst);
+    }
+
+    /// The node is told that it owns nothing.
+    pub(crate) fn disown(&self, disowned: bool) {
+        self.disowned.store(disowned, Ordering::SeqCst);
+    }
+
+    /// How many beats were accepted so far.
+    pub(crate) fn beats(&self) -> usize {
+        self.beats.load(Ordering::SeqCst)
+    }
+
+    /// Waits until so many more beats were accepted.
+    pub(crate) async fn more_beats(&self, count: usize) {
+        let enough = self.beats() + count;
+        while self.beats() < enough {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    pub(crate) fn takeovers(&self) -> Vec<Takeover> {
+        self.takeovers.lock().expect("nobody panics").clone()
+    }
+
+    /// Who sent outcomes, one entry for each.
+    pub(crate) fn outcomes(&self) -> Vec<Owner> {
+        self.outcomes.lock().expect("nobody panics").clone()
+    }
+
+    fn pass(&self) -> StoreResult<()> {
+        match self.cut.load(Ordering::SeqCst) {
+            true => Err(StoreError::new(StoreErrorKind::Unavailable, "cable", "it is cut")),
+            false => Ok(()),
+        }
+    }
+
+    fn hear_outcomes(&self, owner: &Owner, outcomes: &[Outcome]) {
+        self.outcomes.lock().expect("nobody panics").extend(outcomes.iter().map(|_| owner.clone()));
+    }
+}
+
+#[async_trait]
+impl<S: NodeStore + ?Sized> NodeStore for Cable<S> {
+    async fn dedicated(&self) -> StoreResult<Box<dyn NodeStore>> {
+        self.line.pass()?;
+        let inner: Arc<dyn NodeStore> = Arc::from(self.inner.dedicated().await?);
+        Ok(Box::new(Cable { inner, line: Arc::clone(&self.line) }))
+    }
+    async fn join(&self, node: &NodeInfo, lease: Duration) -> StoreResult<()> {
+        self.line.pass()?;
+        self.inner.join(node, lease).await
+    }
+    async fn beat(&self, beat: &Beat) -> StoreResult<BeatReply> {
+        let jam = self.line.jam.lock().expect("nobody panics");
+        drop(self.line.cleared.wait_while(jam, |jammed| *jammed).expect("nobody panics"));
+        self.line.pass()?;
+        let reply = self.inner.beat(beat).await?;
+        self.line.beats.fetch_add(usize::from(reply.accepted), Ordering::SeqCst);
+        Ok(reply)
+    }
+    async fn recover(&self, dead: &[Owner], to: &Owner, limit: usize) -> StoreResult<Vec<JobClaim>> {
+        self.line.pass()?;
+        let beats = self.line.beats();
+        let moved = self.inner.recover(dead, to, limit).await?;
+        if !moved.is_empty() {
+            let takeover = Takeover { dead: dead.to_vec(), jobs: moved.len(), beats };
+            self.line.takeovers.lock().expect("nobody panics").push(takeover);
+        }
+        Ok(moved)
+    }
+    async fn leave(&self, owner: &Owner) -> StoreResult<bool> {
+        self.line.pass()?;
+        self.inner.leave(owner).await
+    }
+    async fn nodes(&self) -> StoreResult<Vec<Node>> {
+        self.inner.nodes().await
+    }
+    async fn purge_nodes(&self, retention: Duration) -> StoreResult<u64> {
+        self.inner.purge_nodes(retention).await
+    }
+}
+
+#[async_trait]
+impl JobTerminalStore for Cable<dyn JobStore> {
+    async fn commit(&self, owner: &Owner, outcomes: &[Outcome]) -> StoreResult<Vec<Verdict>> {
+        self.line.pass()?;
+        self.line.hear_outcomes(owner, outcomes);
+        self.inner.commit(owner, outcomes).await
+    }
+    async fn cancel(&self, jobs: &[Target], reason: &Sanitized) -> StoreResult<Vec<CancelVerdict>> {
+        self.line.pass()?;
+        self.inner.cancel(jobs, reason).await
+    }
+}
+
+#[async_trait]
+impl JobClaimStore for Cable<dyn JobStore> {
+    async fn claim(&self, request: &ClaimRequest) -> StoreResult<Vec<JobClaim>> {
+        self.line.pass()?;
+        let claims = self.inner.claim(request).await?;
+        Ok(if self.line.mute.load(Ordering::SeqCst) { Vec::new() } else { claims })
+    }
+    async fn owned(&self, owner: &Owner) -> StoreResult<Vec<JobClaim>> {
+        self.line.pass()?;
+        let owned = self.inner.owned(owner).await?;
+        Ok(if self.line.disowned.load(Ordering::SeqCst) { Vec::new() } else { owned })
+    }
+    async fn commit_and_claim(
+        &self,
+        owner: &Owner,
+        outcomes: &[Outcome],
+        request: &ClaimRequest,
+    ) -> StoreResult<(Vec<Verdict>, Vec<JobClaim>)> {
+        self.line.pass()?;
+        self.line.hear_outcomes(owner, outcomes);
+        self.inner.commit_and_claim(owner, outcomes, request).await
+    }
+}
+
+ratchet_api::delegate_store!(Cable<dyn JobStore> => inner:
+    StoreInfo, JobCrudStore, JobRetryStore, JobPauseStore, JobBatchStatusStore, JobBulkStore, BatchStore, LockStore,
+    ArchiveStore, ExecutionStore, JobLogStore, TagStore, WorkflowConditionStore, BatchMetricsStore, DlqAlertStore,
+    ResourcePermitStore, RecurringStore, JobQueryStore);

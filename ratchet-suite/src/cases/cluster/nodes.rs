@@ -1,0 +1,143 @@
+//! Names, rows, clocks, cancels.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet_api::spi::NodeIdentityProvider;
+use ratchet_api::{JobStatus, ManualClock, Node as KnownNode, Owner, StoreClock, Timestamp};
+use ratchet_core::defaults::PackagePrefixClassPolicy;
+use ratchet_core::{Ratchet, StartError};
+use tracing::Level;
+
+use super::{Worker, node, now};
+use crate::cable::{self, Line};
+use crate::{Fixture, Node, lines};
+
+crate::cases! {
+    a_node_is_listed_with_what_it_is_and_does;
+    a_custom_identity_names_the_node_and_its_owner;
+    an_identity_that_is_no_name_keeps_the_node_from_starting;
+    a_wrong_clock_is_told_once_and_decides_nothing;
+    a_cancel_reaches_a_body_on_another_node_within_a_beat;
+    no_job_is_claimed_by_two_nodes;
+}
+
+async fn row(node: &Node) -> KnownNode {
+    let nodes = node.store().nodes().await.expect("read");
+    nodes.into_iter().find(|known| known.info.owner == node.owner()).expect("it is listed")
+}
+
+// shows: S132 S133
+async fn a_node_is_listed_with_what_it_is_and_does(fx: Fixture) {
+    let (worker, line) = (Worker::waiting(), Arc::default());
+    let node = node(&fx, "billing", &worker, &line).await;
+    node.enqueue(Worker::job().work()).submit().await.expect("stored");
+    worker.entered.notified().await;
+    line.more_beats(2).await;
+    let busy = row(&node).await;
+    assert_eq!((busy.info.label.as_str(), busy.running, busy.slots), ("billing", 1, 50));
+    assert_eq!(busy.info.targets, ["test.Worker"]);
+    assert!(!busy.info.version.is_empty() && !busy.reaped);
+    worker.open();
+    line.more_beats(2).await;
+    let later = row(&node).await;
+    assert!(later.heartbeat_at > busy.heartbeat_at && later.lease_until > busy.lease_until);
+    assert_eq!(later.started_at, busy.started_at);
+    node.stop().await;
+}
+
+struct Named(String);
+
+impl NodeIdentityProvider for Named {
+    fn node_id(&self) -> String {
+        self.0.clone()
+    }
+}
+
+// shows: S129 S130 S131
+async fn a_custom_identity_names_the_node_and_its_owner(fx: Fixture) {
+    let long = "pod-".repeat(20);
+    let node = fx.node(|builder| builder.bean(Worker::quick()).identity(Named(long.clone()))).await;
+    let job = node.enqueue(Worker::job().work()).submit().await.expect("stored");
+    let ran_by = job.result().await.expect("it runs");
+    assert_eq!(ran_by, node.owner().to_string());
+    assert!(ran_by.len() <= Owner::MAX_LEN && long.starts_with(node.owner().label()), "{ran_by}");
+    assert_eq!(row(&node).await.info.label, long, "the row keeps all of it");
+    node.stop().await;
+}
+
+// shows: S131
+async fn an_identity_that_is_no_name_keeps_the_node_from_starting(fx: Fixture) {
+    for (name, problem) in [
+        (String::new(), "node id is empty"),
+        ("x".repeat(256), "node id has 256 bytes, at most 255 are kept"),
+        ("a\nb".to_owned(), "node id contains the control character U+000A"),
+    ] {
+        let builder = Ratchet::builder_shared(fx.store().await).bean(Worker::quick()).identity(Named(name));
+        let builder = builder.class_policy(PackagePrefixClassPolicy::allow(["test."]));
+        let Err(StartError::Name(error)) = builder.start().await else { panic!("it has no name: {problem}") };
+        assert_eq!(error.to_string(), problem);
+    }
+    assert_eq!(fx.store().await.nodes().await.expect("read"), []);
+}
+
+async fn a_wrong_clock_is_told_once_and_decides_nothing(fx: Fixture) {
+    const HOUR: i64 = 3_600_000;
+    let clock = ManualClock::starting_at(Timestamp::from_millis(Timestamp::node_now().as_millis() - HOUR));
+    let (store, line) = (fx.store_at(StoreClock::Manual(clock)).await, Arc::<Line>::default());
+    let store = cable::lay(store, &line);
+    let set_up = super::short_lease;
+    let node = fx.node_on(store, |builder| builder.bean(Worker::quick()).configure(set_up)).await;
+    let now = node.enqueue(Worker::job().work()).submit().await.expect("stored");
+    now.result().await.expect("it is due by the database's clock");
+    let later = node.enqueue(Worker::job().work()).delay(Duration::from_secs(60)).submit().await;
+    let later = later.expect("stored");
+    line.more_beats(4).await;
+    assert_eq!(super::now(&later).await.status, JobStatus::Pending, "it is not due by the database's clock");
+    let off = row(&node).await.skew_millis;
+    assert!((HOUR..HOUR + 600_000).contains(&off), "{off}");
+    let told = lines::of_node(&node.owner());
+    let told: Vec<_> = told.iter().filter(|line| line.message().contains("clock")).collect();
+    assert_eq!(told.len(), 1, "{told:#?}");
+    assert_eq!((told[0].level, told[0].field("limit")), (Level::WARN, "5s"));
+    let logged: i64 = told[0].field("skew_millis").parse().expect("a number");
+    assert!((HOUR - 1_000..HOUR + 600_000).contains(&logged), "{logged}");
+    node.stop().await;
+}
+
+// shows: S27
+async fn a_cancel_reaches_a_body_on_another_node_within_a_beat(fx: Fixture) {
+    let (worker, line) = (Worker::waiting(), Arc::default());
+    let a = node(&fx, "a", &worker, &line).await;
+    let job = a.enqueue(Worker::job().work()).submit().await.expect("stored");
+    worker.entered.notified().await;
+    let client = fx.client().await;
+    assert!(client.cancel(job.id(), "not wanted").await.expect("answered"));
+    let before = line.beats();
+    worker.told.notified().await;
+    let beats = line.beats() - before;
+    assert!(beats <= 2, "the one under way did not know yet, the next one does: {beats}");
+    let ended = a.until(job.id(), |job| job.picked_by.is_none()).await;
+    assert_eq!((ended.status, ended.attempts), (JobStatus::Canceled, 0));
+    assert!(now(&job).await.ending.is_some_and(|ending| ending.result.is_none()), "its result is dropped");
+    a.stop().await;
+}
+
+// shows: S5 S181
+async fn no_job_is_claimed_by_two_nodes(fx: Fixture) {
+    const JOBS: u32 = 300;
+    let workers = [Worker::quick(), Worker::quick(), Worker::quick()];
+    let client = fx.client().await;
+    let jobs = client.enqueue_many((0..JOBS).map(|_| Worker::job().work())).await.expect("stored");
+    let mut nodes = Vec::new();
+    for worker in &workers {
+        nodes.push(fx.node(|builder| builder.bean(worker.clone())).await);
+    }
+    for job in jobs {
+        job.expect("stored").result().await.expect("it runs");
+    }
+    assert_eq!(workers.iter().map(Worker::runs).sum::<u32>(), JOBS, "each ran once");
+    for node in nodes {
+        node.stop().await;
+    }
+}

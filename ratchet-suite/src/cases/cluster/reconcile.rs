@@ -1,0 +1,37 @@
+//! What a node runs and what it owns are the same, sooner or later.
+
+use std::sync::Arc;
+
+use ratchet_api::JobStatus;
+
+use super::{Worker, node, now};
+use crate::Fixture;
+use crate::cable::Line;
+
+crate::cases! {
+    a_claim_of_which_nobody_heard_is_run_within_a_lease;
+    what_a_node_runs_and_does_not_own_is_stopped;
+}
+
+async fn a_claim_of_which_nobody_heard_is_run_within_a_lease(fx: Fixture) {
+    let (worker, line) = (Worker::quick(), Arc::<Line>::default());
+    let node = node(&fx, "only", &worker, &line).await;
+    let owner = node.owner();
+    line.mute(true);
+    let job = node.enqueue(Worker::job().work()).submit().await.expect("stored");
+    assert_eq!(job.result().await.expect("it runs"), owner.to_string());
+    let job = now(&job).await;
+    assert_eq!((job.status, job.attempts, job.crash_count), (JobStatus::Succeeded, 0, 0));
+    assert_eq!(worker.runs(), 1);
+    node.stop().await;
+}
+
+async fn what_a_node_runs_and_does_not_own_is_stopped(fx: Fixture) {
+    let (worker, line) = (Worker::waiting(), Arc::<Line>::default());
+    let node = node(&fx, "only", &worker, &line).await;
+    node.enqueue(Worker::job().work()).submit().await.expect("stored");
+    worker.entered.notified().await;
+    line.disown(true);
+    worker.told.notified().await;
+    node.stop().await;
+}
