@@ -32,6 +32,7 @@ pub(crate) struct Line {
     cleared: Condvar,
     mute: AtomicBool,
     disowned: AtomicBool,
+    takeovers_lost: AtomicBool,
     beats: AtomicUsize,
     takeovers: Mutex<Vec<Takeover>>,
     outcomes: Mutex<Vec<Owner>>,
@@ -66,6 +67,11 @@ impl Line {
     /// The node is told that it owns nothing.
     pub(crate) fn disown(&self, disowned: bool) {
         self.disowned.store(disowned, Ordering::SeqCst);
+    }
+
+    /// Replies to takeovers do not come through.
+    pub(crate) fn lose_takeovers(&self) {
+        self.takeovers_lost.store(true, Ordering::SeqCst);
     }
 
     /// How many beats were accepted so far.
@@ -128,6 +134,9 @@ impl<S: NodeStore + ?Sized> NodeStore for Cable<S> {
         if !moved.is_empty() {
             let takeover = Takeover { dead: dead.to_vec(), jobs: moved.len(), beats };
             self.line.takeovers.lock().expect("nobody panics").push(takeover);
+        }
+        if self.line.takeovers_lost.load(Ordering::SeqCst) {
+            return Err(StoreError::new(StoreErrorKind::Transient, "recover", "the reply was lost"));
         }
         Ok(moved)
     }

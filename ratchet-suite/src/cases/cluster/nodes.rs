@@ -105,7 +105,7 @@ async fn a_wrong_clock_is_told_once_and_decides_nothing(fx: Fixture) {
     node.stop().await;
 }
 
-// shows: S27
+// shows: S35 S81
 async fn a_cancel_reaches_a_body_on_another_node_within_a_beat(fx: Fixture) {
     let (worker, line) = (Worker::waiting(), Arc::default());
     let a = node(&fx, "a", &worker, &line).await;
@@ -113,10 +113,11 @@ async fn a_cancel_reaches_a_body_on_another_node_within_a_beat(fx: Fixture) {
     worker.entered.notified().await;
     let client = fx.client().await;
     assert!(client.cancel(job.id(), "not wanted").await.expect("answered"));
-    let before = line.beats();
-    worker.told.notified().await;
-    let beats = line.beats() - before;
-    assert!(beats <= 2, "the one under way did not know yet, the next one does: {beats}");
+    tokio::select! {
+        () = worker.told.notified() => {}
+        // The beat under way may not know yet; the next one does.
+        () = line.more_beats(3) => panic!("the beats do not tell the body"),
+    }
     let ended = a.until(job.id(), |job| job.picked_by.is_none()).await;
     assert_eq!((ended.status, ended.attempts), (JobStatus::Canceled, 0));
     assert!(now(&job).await.ending.is_some_and(|ending| ending.result.is_none()), "its result is dropped");

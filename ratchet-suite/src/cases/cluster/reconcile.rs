@@ -13,13 +13,19 @@ crate::cases! {
     what_a_node_runs_and_does_not_own_is_stopped;
 }
 
+/// More beats than there are in two leases.
+const TWO_LEASES: usize = 30;
+
 async fn a_claim_of_which_nobody_heard_is_run_within_a_lease(fx: Fixture) {
     let (worker, line) = (Worker::quick(), Arc::<Line>::default());
     let node = node(&fx, "only", &worker, &line).await;
     let owner = node.owner();
     line.mute(true);
     let job = node.enqueue(Worker::job().work()).submit().await.expect("stored");
-    assert_eq!(job.result().await.expect("it runs"), owner.to_string());
+    tokio::select! {
+        ran_by = job.result() => assert_eq!(ran_by.expect("it runs"), owner.to_string()),
+        () = line.more_beats(TWO_LEASES) => panic!("nobody runs it"),
+    }
     let job = now(&job).await;
     assert_eq!((job.status, job.attempts, job.crash_count), (JobStatus::Succeeded, 0, 0));
     assert_eq!(worker.runs(), 1);
@@ -32,6 +38,9 @@ async fn what_a_node_runs_and_does_not_own_is_stopped(fx: Fixture) {
     node.enqueue(Worker::job().work()).submit().await.expect("stored");
     worker.entered.notified().await;
     line.disown(true);
-    worker.told.notified().await;
+    tokio::select! {
+        () = worker.told.notified() => {}
+        () = line.more_beats(TWO_LEASES) => panic!("nobody told it"),
+    }
     node.stop().await;
 }

@@ -14,6 +14,7 @@ crate::cases! {
     whoever_starts_late_takes_nothing_over_before_a_whole_lease;
     a_job_that_crashes_its_nodes_ends_as_a_dead_letter_with_all_that_follows;
     a_job_that_was_cancelled_on_a_dead_node_ends_cancelled;
+    a_takeover_whose_reply_was_lost_still_counts_as_a_crash;
     an_outage_of_the_database_has_nobody_take_over_others_jobs;
 }
 
@@ -61,7 +62,7 @@ async fn whoever_starts_late_takes_nothing_over_before_a_whole_lease(fx: Fixture
     alive.stop().await;
 }
 
-// shows: S103 S186
+// shows: S100 S102 S104 S186
 async fn a_job_that_crashes_its_nodes_ends_as_a_dead_letter_with_all_that_follows(fx: Fixture) {
     let lines: [Arc<Line>; 3] = std::array::from_fn(|_| Arc::default());
     let start = async |number: usize, worker: &Worker| {
@@ -93,7 +94,7 @@ async fn a_job_that_crashes_its_nodes_ends_as_a_dead_letter_with_all_that_follow
     drop((a, b));
 }
 
-// shows: S27
+// shows: S35
 async fn a_job_that_was_cancelled_on_a_dead_node_ends_cancelled(fx: Fixture) {
     let (stuck, quick) = (Worker::waiting(), Worker::quick());
     let (cut, whole) = (Arc::<Line>::default(), Arc::<Line>::default());
@@ -107,6 +108,20 @@ async fn a_job_that_was_cancelled_on_a_dead_node_ends_cancelled(fx: Fixture) {
     let ended = now(&job).await;
     assert_eq!((ended.status, ended.picked_by, ended.crash_count), (JobStatus::Canceled, None, 0));
     assert_eq!(quick.runs(), 0);
+    alive.stop().await;
+}
+
+async fn a_takeover_whose_reply_was_lost_still_counts_as_a_crash(fx: Fixture) {
+    let (stuck, quick) = (Worker::waiting(), Worker::quick());
+    let (cut, whole) = (Arc::<Line>::default(), Arc::<Line>::default());
+    let dead = node(&fx, "dead", &stuck, &cut).await;
+    let job = dead.enqueue(Worker::job().work()).submit().await.expect("stored");
+    stuck.entered.notified().await;
+    let alive = node(&fx, "alive", &quick, &whole).await;
+    whole.lose_takeovers();
+    cut.cut(true);
+    assert_eq!(job.result().await.expect("it runs again"), alive.owner().to_string());
+    assert_eq!((now(&job).await.crash_count, quick.runs()), (1, 1));
     alive.stop().await;
 }
 
