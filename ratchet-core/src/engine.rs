@@ -187,6 +187,11 @@ impl Engine {
         self.past.contains(owner)
     }
 
+    /// The lives of this node before this one.
+    pub(crate) fn past(&self) -> &[Owner] {
+        &self.past
+    }
+
     /// Every life of this node so far.
     pub(crate) fn lives(&self) -> Vec<Owner> {
         let this = std::iter::once(&self.owner);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use ratchet_api::{DeadReason, HandBackReason, JobClaim, JobFailure, Owner, StoreResult};
+use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::Instrument as _;
 
@@ -33,30 +34,52 @@ fn fate(claim: &JobClaim, reason: HandBackReason, crash_limit: u32) -> Fate {
 
 /// Takes over what the heartbeat finds to be nobody's, until this life is over.
 pub(crate) async fn run(engine: Arc<Engine>) {
-    tokio::select! {
-        () = engine.over() => {}
-        () = look(&engine) => {}
+    let (mut found, options) = (engine.dead.subscribe(), &engine.options.node);
+    let mut rest = Duration::ZERO;
+    forget(&engine, engine.past()).await;
+    while let Some(dead) = next(&engine, &mut found, rest).await {
+        let (own, others): (Vec<_>, Vec<_>) = dead.into_iter().partition(|owner| engine.was(owner));
+        // This process lives, so none of its jobs made it crash.
+        take_over(&engine, &own, HandBackReason::Released).await;
+        take_over(&engine, &others, HandBackReason::Crashed).await;
+        forget(&engine, &own).await;
+        // A beat passes until there is news.
+        rest = options.recovery_interval.saturating_sub(options.beat);
     }
 }
 
-async fn look(engine: &Engine) {
-    let (mut found, options) = (engine.dead.subscribe(), &engine.options.node);
-    while found.changed().await.is_ok() {
-        let dead = found.borrow_and_update().clone();
-        // Every node has heard of them: whoever comes first leaves the others nothing to do.
-        sleep((options.beat / 10).mul_f64(rand::random())).await;
-        let (own, others): (Vec<_>, Vec<_>) = dead.into_iter().partition(|owner| engine.was(owner));
-        // This process lives, so none of its jobs made it crash.
-        take_over(engine, &own, HandBackReason::Released).await;
-        take_over(engine, &others, HandBackReason::Crashed).await;
-        sleep(options.recovery_interval.saturating_sub(options.beat)).await;
+/// Who is dead, after a rest; `None` once this life is over.
+async fn next(
+    engine: &Engine,
+    found: &mut watch::Receiver<Vec<Owner>>,
+    rest: Duration,
+) -> Option<Vec<Owner>> {
+    let news = async {
+        sleep(rest).await;
+        found.changed().await.ok()?;
+        // Every node hears of them: whoever comes first leaves the others nothing to do.
+        sleep((engine.options.node.beat / 10).mul_f64(rand::random())).await;
+        Some(found.borrow_and_update().clone())
+    };
+    tokio::select! {
+        () = engine.over() => None,
+        dead = news => dead,
+    }
+}
+
+/// Takes earlier lives of this node off the list, unless they still hold jobs.
+async fn forget(engine: &Engine, past: &[Owner]) {
+    for owner in past {
+        if let Err(error) = engine.store.leave(owner).await {
+            tracing::debug!(%error, %owner, "the row of an earlier life of this node stays for now");
+        }
     }
 }
 
 /// Takes the jobs of these owners over, a part at a time.
 async fn take_over(engine: &Engine, dead: &[Owner], reason: HandBackReason) {
     let limit = engine.options.node.recovery_limit as usize;
-    while !dead.is_empty() {
+    while !dead.is_empty() && engine.takes_work() {
         match take(engine, dead, limit).await {
             Err(error) => return tracing::warn!(%error, ?dead, "jobs of dead nodes are not taken over yet"),
             Ok(taken) => {

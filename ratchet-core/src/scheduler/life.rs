@@ -21,6 +21,7 @@ pub(super) struct Life {
     pub(super) engine: Arc<Engine>,
     pub(super) coordinator: Arc<Coordinator>,
     pub(super) poller: JoinHandle<()>,
+    pub(super) recovery: JoinHandle<()>,
     pub(super) heartbeat: Heartbeat,
 }
 
@@ -42,19 +43,21 @@ impl Life {
         };
         let coordinator = Arc::new(Coordinator::new(Arc::clone(&engine)));
         let poller = tokio::spawn(Poller::new(Arc::clone(&engine), Arc::clone(&coordinator)).run());
-        tokio::spawn(recovery::run(Arc::clone(&engine)));
-        Ok(Self { engine, coordinator, poller, heartbeat })
+        let recovery = tokio::spawn(recovery::run(Arc::clone(&engine)));
+        Ok(Self { engine, coordinator, poller, recovery, heartbeat })
     }
 
     /// Waits until what it began has ended, as far as that can be, because its lease is lost.
     async fn end(mut self, limit: Duration) {
         let ended = async {
             let _ = (&mut self.poller).await;
+            let _ = (&mut self.recovery).await;
             self.coordinator.idle().await;
         };
         if timeout(limit, ended).await.is_err() {
             tracing::error!(node = %self.engine.owner, "some of what this node did does not end; it is not waited for");
             self.poller.abort();
+            self.recovery.abort();
         }
         let _ = timeout(limit, self.heartbeat.stop()).await;
     }
@@ -73,12 +76,10 @@ pub(super) async fn live(
             return Some(life);
         }
         let past = life.engine.lives();
+        life.end(grace * 2).await;
         life = tokio::select! {
             () = node.drain.begun() => return None,
-            next = async {
-                life.end(grace * 2).await;
-                begin_again(&node, past).await
-            } => next,
+            next = begin_again(&node, past) => next,
         };
         tracing::info!(node = %life.engine.owner, "this node has joined the cluster anew");
         present.send_replace(Arc::clone(&life.engine.lease));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use ratchet_api::spi::{HookError, SchedulerLifecycleHook};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::life::{Life, leave, live};
@@ -143,13 +143,14 @@ impl Lifecycle {
 impl Life {
     /// Waits for what runs. Bodies are told when the deadline is near, and given up when it has passed.
     async fn drain(&mut self, closing_time: Duration) {
-        let Self { engine, coordinator, poller, .. } = self;
+        let Self { engine, coordinator, poller, recovery, .. } = self;
         let (limit, grace) = (engine.options.execution.drain_timeout, engine.options.timeout.cancel_grace);
         let deadline = Instant::now() + limit;
-        let polling = poller.abort_handle();
-        // The poller ends by itself once it sees that the node drains; what it has claimed meanwhile goes back.
+        let moving = [poller.abort_handle(), recovery.abort_handle()];
+        // They end by themselves once they see that the node drains; what was claimed meanwhile goes back.
         let mut quiet = pin!(async {
             let _ = poller.await;
+            let _ = recovery.await;
             coordinator.idle().await;
         });
         tokio::select! {
@@ -171,7 +172,7 @@ impl Life {
         engine.abort.cancel();
         if timeout(closing_time, quiet).await.is_err() {
             tracing::error!("some bodies do not end; their jobs are recovered after the lease");
-            polling.abort();
+            moving.iter().for_each(AbortHandle::abort);
         }
     }
 }

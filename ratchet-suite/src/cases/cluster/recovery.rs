@@ -163,4 +163,5 @@ async fn an_outage_of_the_database_has_nobody_take_over_others_jobs(fx: Fixture)
     assert!(a.owner() != before[0] && b.owner() != before[1], "they are new owners");
     a.stop().await;
     b.stop().await;
+    assert_eq!(fx.store().await.nodes().await.expect("read"), [], "nothing of any life stays");
 }
