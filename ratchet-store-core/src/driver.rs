@@ -84,6 +84,22 @@ pub trait Row: Send + Sync {
     fn ints(&self, column: &str) -> Result<Option<Vec<i64>>, Problem>;
     /// An array of ids, or JSON text of one with ids in hexadecimal.
     fn ids(&self, column: &str) -> Result<Option<Vec<Uuid>>, Problem>;
+
+    /// Where the columns are that most jobs have nothing in. A driver that can tell that all of them are null saves
+    /// reading each.
+    fn rare(&self) -> Result<Rare, Problem> {
+        Ok(Rare::Here)
+    }
+}
+
+/// Where a row has its rare columns.
+pub enum Rare {
+    /// Among the others.
+    Here,
+    /// All of them are null.
+    Nowhere,
+    /// In a row of their own.
+    Apart(Box<dyn Row>),
 }
 
 /// So that a row in a box is a row.
@@ -91,6 +107,8 @@ macro_rules! boxed_row {
     ($($cell:ident -> $type:ty;)*) => {
         impl Row for Box<dyn Row> {
             $(fn $cell(&self, column: &str) -> Result<Option<$type>, Problem> { (**self).$cell(column) })*
+
+            fn rare(&self) -> Result<Rare, Problem> { (**self).rare() }
         }
     };
 }

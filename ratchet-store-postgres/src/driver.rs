@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use ratchet_api::Timestamp;
-use ratchet_store_core::driver::{Connection, Driver, Problem, Row, Work};
+use ratchet_store_core::driver::{Connection, Driver, Problem, Rare, Row, Work};
 use ratchet_store_core::{Dialect, Statement, Value};
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgRow};
 use sqlx::query::Query;
@@ -19,6 +19,7 @@ use sqlx::{
 use uuid::Uuid;
 
 use crate::Pooler;
+use crate::rare::RareCells;
 use crate::session::{self, Plans};
 
 /// Opens connections to one server.
@@ -270,5 +271,16 @@ impl Row for PgCells {
 
     fn ids(&self, column: &str) -> Result<Option<Vec<Uuid>>, Problem> {
         self.cell(column)
+    }
+
+    /// In job/load.sql they are one column, the last.
+    fn rare(&self) -> Result<Rare, Problem> {
+        match self.row.columns().last() {
+            Some(last) if last.name() == "rare" => Ok(match self.row.try_get(last.ordinal())? {
+                Some(object) => Rare::Apart(Box::new(RareCells::read(object)?)),
+                None => Rare::Nowhere,
+            }),
+            _ => Ok(Rare::Here),
+        }
     }
 }

@@ -11,6 +11,7 @@
 mod connect;
 mod driver;
 mod enlist;
+mod rare;
 mod session;
 
 pub use connect::{Pooler, PostgresOptions};

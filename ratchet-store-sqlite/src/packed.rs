@@ -2,14 +2,15 @@
 //!
 //! The driver's thread hands every row over by itself, and copies every cell of it: for five hundred jobs that costs as
 //! much as finding them. The scripts that carry the load therefore answer with the `names` of their columns, divided by
-//! blanks, and with all `rows` as one JSON array of arrays. A row that ends early ends with nulls.
+//! blanks, and with all `rows` as one JSON array of arrays. A row that ends early ends with nulls: it
+//! has nothing in its rare columns.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use ratchet_api::Timestamp;
-use ratchet_store_core::driver::{Problem, Row};
+use ratchet_store_core::driver::{Problem, Rare, Row};
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Visitor};
 use uuid::Uuid;
 
@@ -93,6 +94,10 @@ impl Row for PackedRow {
 
     fn ids(&self, column: &str) -> Result<Option<Vec<Uuid>>, Problem> {
         self.json(column)
+    }
+
+    fn rare(&self) -> Result<Rare, Problem> {
+        Ok(if self.cells.len() < self.places.len() { Rare::Nowhere } else { Rare::Here })
     }
 }
 

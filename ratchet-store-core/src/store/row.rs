@@ -9,7 +9,7 @@ use ratchet_api::{
 };
 
 pub(crate) use crate::driver::Problem;
-use crate::driver::Row;
+use crate::driver::{Rare, Row};
 
 /// The cells of a row, by name.
 #[derive(Clone, Copy)]
@@ -153,14 +153,14 @@ pub(crate) fn held(cells: Cells<'_>, id: JobId, fence: Fence) -> Result<Job, Pro
     job.scheduled_time = cells.get("scheduled_time")?;
     job.attempts = cells.get("attempts")?;
     job.crash_count = cells.get("crash_count")?;
+    job.edge_count = cells.get("edge_count")?;
     job.picked_by = cells.opt("picked_by")?;
     job.picked_at = cells.opt("picked_at")?;
-    job.last_error = cells.opt("last_error")?;
-    job.blocked_by = cells.get("blocked_by")?;
-    job.open_parents = cells.get("open_parents")?;
-    job.edge_count = cells.get("edge_count")?;
-    job.depends_on = cells.opt("depends_on")?;
-    job.progress = cells.opt("progress")?;
+    match cells.0.rare()? {
+        Rare::Here => read_rare(cells, &mut job)?,
+        Rare::Nowhere => {}
+        Rare::Apart(row) => read_rare(Cells(&row), &mut job)?,
+    }
     Ok(job)
 }
 
@@ -168,21 +168,32 @@ fn read_spec(cells: Cells<'_>, spec: &mut JobSpec) -> Result<(), Problem> {
     spec.job_type = cells.get("job_type")?;
     spec.queue = cells.get("queue")?;
     spec.priority = cells.get("priority")?;
-    spec.params = cells.opt("params")?;
     spec.max_retries = cells.get("max_retries")?;
     let policy: String = cells.get("backoff_policy")?;
     spec.backoff = Backoff::from_parts(&policy, cells.get("backoff_param_ms")?)?;
     spec.timeout = cells.opt("timeout_ms")?;
-    spec.expires_at = cells.opt("expires_at")?;
     spec.idempotency_key = cells.opt("idempotency_key")?;
     spec.business_key = cells.opt("business_key")?;
+    spec.trace_context = cells.opt("trace_context")?;
+    Ok(())
+}
+
+/// What most jobs have nothing in.
+fn read_rare(cells: Cells<'_>, job: &mut Job) -> Result<(), Problem> {
+    let spec = &mut job.spec;
+    spec.params = cells.opt("params")?;
+    spec.expires_at = cells.opt("expires_at")?;
     spec.resource = cells.opt("resource_name")?;
     spec.tags = cells.opt("tags")?.unwrap_or_default();
     spec.caller_principal = cells.opt("caller_principal")?;
-    spec.trace_context = cells.opt("trace_context")?;
     spec.on_success = payload(cells, "on_success_payload", "on_success_target", "on_success_method")?;
     spec.on_failure = payload(cells, "on_failure_payload", "on_failure_target", "on_failure_method")?;
     spec.batch = cells.opt("batch_id")?;
+    job.depends_on = cells.opt("depends_on")?;
+    job.blocked_by = cells.get("blocked_by")?;
+    job.open_parents = cells.get("open_parents")?;
+    job.last_error = cells.opt("last_error")?;
+    job.progress = cells.opt("progress")?;
     Ok(())
 }
 

@@ -1,18 +1,37 @@
 -- Jobs that are still held under the fence of their claim. Such a job has a queue row and no end, and is no schedule.
+-- Columns that most jobs have nothing in come as one, which is null if there is nothing in any of them.
 -- The last condition always holds: see commit/settle.sql.
 SELECT
     g.place, q.cancel_requested, j.payload::text AS payload, j.target, j.method, j.job_type, j.queue, j.priority,
-    j.params::text AS params, j.max_retries, j.backoff_policy, j.backoff_param_ms, j.timeout_ms, j.expires_at,
-    j.idempotency_key, j.business_key, j.resource_name,
+    j.max_retries, j.backoff_policy, j.backoff_param_ms, j.timeout_ms, j.idempotency_key, j.business_key,
+    j.trace_context, j.created_at, q.scheduled_time, q.attempts, q.crash_count, q.edge_count, q.picked_by, q.picked_at,
     CASE
-        WHEN EXISTS (SELECT FROM ratchet.scheduler_job_tag t WHERE t.job_id = j.job_id)
-        THEN ARRAY(SELECT t.tag FROM ratchet.scheduler_job_tag t WHERE t.job_id = j.job_id ORDER BY t.place)
-    END AS tags,
-    j.caller_principal, j.trace_context,
-    j.on_success_payload::text AS on_success_payload, j.on_success_target, j.on_success_method,
-    j.on_failure_payload::text AS on_failure_payload, j.on_failure_target, j.on_failure_method, j.batch_id,
-    j.created_at, q.scheduled_time, q.attempts, q.crash_count, q.picked_by, q.picked_at, q.last_error, q.blocked_by,
-    q.open_parents, q.edge_count, j.depends_on, q.progress::text AS progress
+        WHEN q.blocked_by > 0 OR q.open_parents > 0
+          OR num_nonnulls(
+            j.params, j.expires_at, j.resource_name, j.caller_principal, j.on_success_payload, j.on_failure_payload,
+            j.batch_id, j.depends_on, q.last_error, q.progress
+          ) > 0
+          OR EXISTS (SELECT FROM ratchet.scheduler_job_tag t WHERE t.job_id = j.job_id)
+        THEN json_build_object(
+            'params', j.params::text,
+            'expires_at', (date_part('epoch', j.expires_at) * 1000)::bigint,
+            'resource_name', j.resource_name,
+            'tags', ARRAY(SELECT t.tag FROM ratchet.scheduler_job_tag t WHERE t.job_id = j.job_id ORDER BY t.place),
+            'caller_principal', j.caller_principal,
+            'on_success_payload', j.on_success_payload::text,
+            'on_success_target', j.on_success_target,
+            'on_success_method', j.on_success_method,
+            'on_failure_payload', j.on_failure_payload::text,
+            'on_failure_target', j.on_failure_target,
+            'on_failure_method', j.on_failure_method,
+            'batch_id', j.batch_id,
+            'depends_on', j.depends_on,
+            'blocked_by', q.blocked_by,
+            'open_parents', q.open_parents,
+            'last_error', q.last_error,
+            'progress', q.progress::text
+        )::text
+    END AS rare
 FROM unnest(:job_ids::uuid[], :fences::bigint[]) WITH ORDINALITY AS g (wanted, fence, place)
 JOIN ratchet.scheduler_job_queue q ON q.job_id = g.wanted AND q.version = g.fence
 JOIN ratchet.scheduler_job j ON j.job_id = q.job_id
