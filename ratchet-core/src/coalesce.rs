@@ -119,9 +119,10 @@ impl<I, O> Shared<I, O> {
 
     /// Calls until nothing waits.
     async fn work(self: Arc<Self>) {
-        self.gather().await;
-        self.let_others_go_first().await;
-        while let Some(batch) = self.next() {
+        loop {
+            self.gather().await;
+            self.let_others_go_first().await;
+            let Some(batch) = self.next() else { return };
             let (items, answers): (Vec<I>, Vec<_>) = batch.into_iter().unzip();
             let sent = (self.send)(items).await;
             self.lock().calls -= 1;
