@@ -56,6 +56,16 @@ impl Worker {
         Ok(ctx.node().to_string())
     }
 
+    /// Never gives its thread back while it waits.
+    #[job]
+    async fn block(&self, ctx: &JobContext) -> Result<String, JobFailure> {
+        self.runs.fetch_add(1, Ordering::SeqCst);
+        while !*self.gate.borrow() {
+            std::thread::sleep(BEAT / 10);
+        }
+        Ok(ctx.node().to_string())
+    }
+
     #[job]
     async fn mourn(&self, ctx: &JobContext) -> Result<Option<String>, JobFailure> {
         Ok(ctx.cause().and_then(|cause| cause.error.clone()))

@@ -6,10 +6,10 @@ use std::time::Duration;
 use ratchet_api::spi::NodeIdentityProvider;
 use ratchet_api::{JobStatus, ManualClock, Node as KnownNode, Owner, StoreClock, Timestamp};
 use ratchet_core::defaults::PackagePrefixClassPolicy;
-use ratchet_core::{Ratchet, StartError};
+use ratchet_core::{Ratchet, Readiness, StartError};
 use tracing::Level;
 
-use super::{Worker, node, now};
+use super::{BEAT, LEASE, Worker, node, now};
 use crate::cable::{self, Line};
 use crate::{Fixture, Node, lines};
 
@@ -20,6 +20,7 @@ crate::cases! {
     a_wrong_clock_is_told_once_and_decides_nothing;
     a_cancel_reaches_a_body_on_another_node_within_a_beat;
     no_job_is_claimed_by_two_nodes;
+    bodies_that_block_every_thread_keep_no_node_from_beating;
 }
 
 async fn row(node: &Node) -> KnownNode {
@@ -141,4 +142,29 @@ async fn no_job_is_claimed_by_two_nodes(fx: Fixture) {
     for node in nodes {
         node.stop().await;
     }
+}
+
+/// Waits without the help of the runtime, whose threads are all blocked.
+fn wait_until(reached: impl Fn() -> bool) {
+    while !reached() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+// shows: S133
+async fn bodies_that_block_every_thread_keep_no_node_from_beating(fx: Fixture) {
+    let (worker, line) = (Worker::waiting(), Arc::<Line>::default());
+    let node = node(&fx, "busy", &worker, &line).await;
+    let (owner, threads) = (node.owner(), tokio::runtime::Handle::current().metrics().num_workers());
+    // More than there are threads, since one that waits behind another may not get the next.
+    let jobs = node.enqueue_many((0..threads * 4).map(|_| Worker::job().block())).await.expect("stored");
+    wait_until(|| worker.runs() as usize >= threads);
+    let (before, leases) = (line.beats(), 2 * LEASE.as_millis() / BEAT.as_millis());
+    wait_until(|| line.beats() - before > leases as usize || node.readiness() != Readiness::Ready);
+    worker.open();
+    for job in jobs {
+        assert_eq!(job.expect("stored").result().await.expect("it ends"), owner.to_string());
+    }
+    assert_eq!(worker.runs() as usize, threads * 4, "it was alive all the time");
+    node.stop().await;
 }
