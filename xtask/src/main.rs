@@ -7,6 +7,7 @@ mod requirements;
 mod servers;
 mod tck;
 mod test;
+mod torture;
 mod verify;
 
 use std::{
@@ -48,6 +49,12 @@ enum Command {
     /// Builds for release, which takes a while the first time. Servers that are up but not durable are started anew.
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// Kills, freezes and cuts off real worker processes, and checks that nothing is lost
+    #[command(after_help = "Examples:\n  \
+        cargo xtask torture --store sqlite\n  \
+        cargo xtask torture --store postgres --scenario kill --faults 100 --seed 7\n  \
+        cargo xtask torture --store postgres --minutes 10")]
+    Torture(torture::TortureCommand),
     /// Which tests show which requirement
     Requirements(requirements::RequirementsCommand),
     /// Check formatting, lints, documentation, dependencies and texts; changes nothing
@@ -65,6 +72,7 @@ fn main() -> ExitCode {
         Command::Test { long } => test::test(&workspace, *long),
         Command::Tck(command) => tck::run(command, &workspace),
         Command::Bench(command) => bench::run(command, &workspace),
+        Command::Torture(command) => torture::run(command, &workspace),
         Command::Requirements(command) => requirements::run(command, &workspace),
         Command::Verify => verify::verify(&workspace),
         Command::Fix => verify::fix(&workspace),

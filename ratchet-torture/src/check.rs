@@ -1,0 +1,187 @@
+//! What must hold after everything went wrong. Pure: the evidence in, the violations out.
+//!
+//! The numbers are those of the invariants in `docs/torture.md`.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use ratchet_api::{JobId, JobStatus};
+
+use crate::ledger::Run;
+use crate::witness::{Change, Hold, Recorded};
+
+/// What everybody says.
+#[derive(Debug, Default)]
+pub(crate) struct Evidence {
+    /// The submitter: these were accepted.
+    pub(crate) accepted: Vec<JobId>,
+    /// The workers: these bodies ran.
+    pub(crate) runs: Vec<Run>,
+    /// The triggers: this happened to queue rows.
+    pub(crate) changes: Vec<Change>,
+    /// The store: these outcomes were recorded.
+    pub(crate) recorded: Vec<Recorded>,
+    /// The store: this became of the jobs.
+    pub(crate) ends: HashMap<JobId, End>,
+}
+
+/// A job as it is in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) status: JobStatus,
+    pub(crate) attempts: u32,
+    pub(crate) crashes: u32,
+}
+
+/// Something that must not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Violation {
+    pub(crate) invariant: &'static str,
+    pub(crate) job: JobId,
+    pub(crate) text: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: job {}: {}", self.invariant, self.job, self.text)
+    }
+}
+
+/// Everything that is wrong.
+pub(crate) fn check(evidence: &Evidence, crash_limit: u32) -> Vec<Violation> {
+    let stories = stories(evidence);
+    let mut found = Vec::new();
+    for (job, story) in &stories {
+        let mut wrong = |invariant, text: String| found.push(Violation { invariant, job: *job, text });
+        story.nothing_is_lost(&mut wrong);
+        story.one_outcome(&mut wrong);
+        story.one_owner_at_a_time(&mut wrong);
+        story.legal_moves(&mut wrong);
+        story.counted(crash_limit, &mut wrong);
+    }
+    found.sort_by_key(|violation| (violation.invariant, violation.job));
+    found
+}
+
+/// All that is known of one job.
+#[derive(Default)]
+struct Story<'e> {
+    accepted: bool,
+    end: Option<End>,
+    runs: Vec<&'e Run>,
+    changes: Vec<&'e Change>,
+    recorded: Vec<&'e Recorded>,
+}
+
+fn stories(evidence: &Evidence) -> HashMap<JobId, Story<'_>> {
+    let mut stories: HashMap<JobId, Story<'_>> = HashMap::new();
+    for job in &evidence.accepted {
+        stories.entry(*job).or_default().accepted = true;
+    }
+    for run in &evidence.runs {
+        stories.entry(run.job).or_default().runs.push(run);
+    }
+    for change in &evidence.changes {
+        stories.entry(change.job).or_default().changes.push(change);
+    }
+    for recorded in &evidence.recorded {
+        stories.entry(recorded.job).or_default().recorded.push(recorded);
+    }
+    for (job, end) in &evidence.ends {
+        stories.entry(*job).or_default().end = Some(*end);
+    }
+    stories
+}
+
+type Report<'r> = &'r mut dyn FnMut(&'static str, String);
+
+impl Story<'_> {
+    /// Every claim or takeover: who holds the job from then on, under which fence.
+    fn holds(&self) -> impl Iterator<Item = &Hold> {
+        self.changes.iter().filter_map(|change| change.new.as_ref()).filter(|hold| hold.owner.is_some())
+    }
+
+    /// I1, I2.
+    fn nothing_is_lost(&self, wrong: Report<'_>) {
+        match self.end {
+            None if self.accepted => wrong("I1", "it was accepted and is gone".to_owned()),
+            Some(end) if !end.status.is_terminal() => wrong("I1", format!("it is stuck: {end:?}")),
+            Some(end) if end.status != JobStatus::Canceled && end.crashes == 0 && self.runs.is_empty() => {
+                wrong("I2", format!("it never ran: {end:?}"));
+            }
+            _ => {}
+        }
+    }
+
+    /// I3: one outcome ends a job, under the last fence, and every outcome is that of whoever held the job under its fence.
+    fn one_outcome(&self, wrong: Report<'_>) {
+        let held: HashSet<(i64, &str)> =
+            self.holds().filter_map(|hold| Some((hold.fence, hold.owner.as_deref()?))).collect();
+        for recorded in &self.recorded {
+            if !held.contains(&(recorded.fence, recorded.owner.as_str())) {
+                wrong("I3", format!("an outcome of somebody who did not hold it: {recorded:?}"));
+            }
+        }
+        let Some(End { status: JobStatus::Succeeded, .. }) = self.end else { return };
+        let last = self.holds().map(|hold| hold.fence).max();
+        let successes: Vec<i64> =
+            self.recorded.iter().filter(|recorded| recorded.result == "SUCCEEDED").map(|r| r.fence).collect();
+        if successes.len() != 1 || successes.first().copied() != last {
+            wrong("I3", format!("successes under the fences {successes:?}, the last one was {last:?}"));
+        }
+    }
+
+    /// I4: whoever takes a job from another owner does so after the lease of that owner.
+    fn one_owner_at_a_time(&self, wrong: Report<'_>) {
+        for change in &self.changes {
+            let owner = |hold: &Option<Hold>| hold.as_ref().and_then(|hold| hold.owner.clone());
+            let (Some(old), Some(new)) = (owner(&change.old), owner(&change.new)) else { continue };
+            if old != new && change.old_lease.is_some_and(|lease| lease > change.at) {
+                wrong("I4", format!("{new} took it from {old}, who was alive: {change:?}"));
+            }
+        }
+    }
+
+    /// I5: every move is in the table of moves.
+    fn legal_moves(&self, wrong: Report<'_>) {
+        let status =
+            |hold: &Option<Hold>| hold.as_ref().and_then(|hold| hold.status.parse::<JobStatus>().ok());
+        for change in &self.changes {
+            let legal = match (status(&change.old), status(&change.new)) {
+                (None, Some(new)) => new == JobStatus::Pending,
+                // A takeover, or another due time.
+                (Some(old), Some(new)) => old == new || old.can_move(new),
+                (Some(old), None) => self.end.is_none_or(|end| old.can_move(end.status)),
+                (None, None) => false,
+            };
+            if !legal {
+                wrong("I5", format!("a move that is not in the table, to {:?}: {change:?}", self.end));
+            }
+        }
+    }
+
+    /// I11: a claim runs at most once, nothing runs without one, and failures and crashes are counted as they were.
+    fn counted(&self, crash_limit: u32, wrong: Report<'_>) {
+        let fences: HashSet<i64> = self.holds().map(|hold| hold.fence).collect();
+        let mut seen = HashSet::new();
+        for run in &self.runs {
+            if !fences.contains(&run.fence) {
+                wrong("I11", format!("it ran under a fence that nobody was given: {run:?}"));
+            }
+            if !seen.insert(run.fence) {
+                wrong("I11", format!("it ran twice under one fence: {run:?}"));
+            }
+        }
+        let Some(end) = self.end else { return };
+        let count = |result: &str| self.recorded.iter().filter(|r| r.result == result).count();
+        if end.attempts as usize != count("FAILED") {
+            wrong("I11", format!("{} failures recorded: {end:?}", count("FAILED")));
+        }
+        if end.crashes > crash_limit + 1 {
+            wrong("I11", format!("more crashes than allowed: {end:?}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

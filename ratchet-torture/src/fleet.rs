@@ -1,0 +1,127 @@
+//! The workers: real processes, started, killed and frozen.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use tokio::process::{Child, Command};
+
+use crate::ledger::now;
+
+/// Workers, each of which has many lives.
+pub(crate) struct Fleet {
+    folder: PathBuf,
+    address: Vec<String>,
+    lease: Duration,
+    workers: Vec<Worker>,
+    /// Which process was killed when.
+    pub(crate) kills: Vec<(String, i64)>,
+}
+
+struct Worker {
+    lives: usize,
+    process: Child,
+}
+
+impl Fleet {
+    pub(crate) async fn start(
+        count: usize,
+        folder: &Path,
+        address: Vec<String>,
+        lease: Duration,
+    ) -> Result<Self> {
+        let mut fleet =
+            Self { folder: folder.to_owned(), address, lease, workers: Vec::new(), kills: Vec::new() };
+        for at in 0..count {
+            let process = fleet.spawn(at, 1)?;
+            fleet.workers.push(Worker { lives: 1, process });
+        }
+        Ok(fleet)
+    }
+
+    fn name(at: usize, life: usize) -> String {
+        format!("worker-{at}-{life}")
+    }
+
+    fn spawn(&self, at: usize, life: usize) -> Result<Child> {
+        let name = Self::name(at, life);
+        let log = std::fs::File::create(self.folder.join(format!("{name}.log")))?;
+        let program = std::env::current_exe()?;
+        Command::new(program)
+            .arg("worker")
+            .args(&self.address)
+            .arg("--ledger")
+            .arg(self.folder.join(format!("{name}.ledger")))
+            .args(["--label", &format!("worker-{at}")])
+            .args(["--lease-ms", &self.lease.as_millis().to_string()])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start a worker")
+    }
+
+    /// The same worker begins another life at once.
+    fn respawn(&mut self, at: usize) -> Result<()> {
+        let life = self.workers[at].lives + 1;
+        self.workers[at] = Worker { lives: life, process: self.spawn(at, life)? };
+        Ok(())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.workers.len()
+    }
+
+    fn pid(&self, at: usize) -> Result<String> {
+        Ok(self.workers[at].process.id().context("a worker has ended by itself; see its log")?.to_string())
+    }
+
+    /// kill -9.
+    pub(crate) async fn kill(&mut self, at: usize) -> Result<()> {
+        let pid = self.pid(at)?;
+        self.kills.push((Self::name(at, self.workers[at].lives), now()));
+        signal("KILL", &pid).await?;
+        self.workers[at].process.wait().await?;
+        self.respawn(at)
+    }
+
+    pub(crate) async fn freeze(&self, at: usize) -> Result<()> {
+        signal("STOP", &self.pid(at)?).await
+    }
+
+    pub(crate) async fn thaw(&self, at: usize) -> Result<()> {
+        signal("CONT", &self.pid(at)?).await
+    }
+
+    /// SIGTERM, after which it has to end well.
+    pub(crate) async fn ask_to_end(&mut self, at: usize) -> Result<()> {
+        self.end(at).await?;
+        self.respawn(at)
+    }
+
+    async fn end(&mut self, at: usize) -> Result<()> {
+        signal("TERM", &self.pid(at)?).await?;
+        let limit = Duration::from_secs(20);
+        let name = Self::name(at, self.workers[at].lives);
+        let ended = tokio::time::timeout(limit, self.workers[at].process.wait()).await;
+        let status = ended.with_context(|| format!("{name} does not end {limit:?} after SIGTERM"))??;
+        ensure!(status.success(), "{name} ended with {status} after SIGTERM");
+        Ok(())
+    }
+
+    pub(crate) async fn stop(mut self) -> Result<Vec<(String, i64)>> {
+        for at in 0..self.len() {
+            self.end(at).await?;
+        }
+        Ok(self.kills)
+    }
+}
+
+/// Sends a signal to a process.
+pub(crate) async fn signal(name: &str, pid: &str) -> Result<()> {
+    let sent = Command::new("kill").args(["-s", name, pid]).status().await.context("cannot run kill")?;
+    ensure!(sent.success(), "process {pid} cannot be told {name}");
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! Which faults happen when. Pure: the same seed gives the same plan.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scenario {
+    /// kill -9 of workers, which start again at once under the same name
+    Kill,
+    /// SIGSTOP for longer than the lease, then SIGCONT
+    Freeze,
+    /// SIGTERM of workers, which start again when they have ended
+    Term,
+    /// The database ends in the hardest way and starts again
+    Restart,
+    /// Nobody gets through to the database, for longer than the lease
+    Outage,
+    /// Bodies that keep every thread of the runtime busy, and nothing else
+    Spin,
+    /// Kills and freezes
+    Chaos,
+}
+
+/// A fault, and how long to wait before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) after: Duration,
+    pub(crate) fault: Fault,
+}
+
+/// Something that goes wrong. Workers have numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Kill(usize),
+    /// For so long.
+    Freeze(usize, Duration),
+    Term(usize),
+    Restart,
+    Outage(Duration),
+    /// Nothing: the bodies do it.
+    None,
+}
+
+/// So many faults. Those that take a while are followed by the next when they are over.
+pub(crate) fn plan(
+    scenario: Scenario,
+    seed: u64,
+    faults: usize,
+    workers: usize,
+    lease: Duration,
+) -> Vec<Step> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    (0..faults).map(|at| step(scenario, &mut rng, at, workers, lease)).collect()
+}
+
+fn step(scenario: Scenario, rng: &mut StdRng, at: usize, workers: usize, lease: Duration) -> Step {
+    let (worker, longer) = (rng.random_range(0..workers), lease.mul_f64(rng.random_range(1.1..2.0)));
+    let (fault, most) = match scenario {
+        Scenario::Kill => (Fault::Kill(worker), 1_000),
+        Scenario::Freeze => (Fault::Freeze(worker, longer), 500),
+        Scenario::Chaos if at.is_multiple_of(2) => (Fault::Kill(worker), 500),
+        Scenario::Chaos => (Fault::Freeze(worker, longer), 500),
+        Scenario::Term => (Fault::Term(worker), 1_000),
+        Scenario::Restart => (Fault::Restart, 5_000),
+        Scenario::Outage => (Fault::Outage(lease * 3), 5_000),
+        Scenario::Spin => (Fault::None, 1_000),
+    };
+    Step { after: Duration::from_millis(rng.random_range(0..=most)), fault }
+}
+
+/// About how long a plan takes.
+pub(crate) fn duration(plan: &[Step]) -> Duration {
+    let lasts = |fault: Fault| match fault {
+        Fault::Freeze(_, time) | Fault::Outage(time) => time,
+        Fault::Restart => Duration::from_secs(2),
+        Fault::Kill(_) | Fault::Term(_) | Fault::None => Duration::from_millis(300),
+    };
+    plan.iter().map(|step| step.after + lasts(step.fault)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(2);
+
+    #[test]
+    fn a_seed_gives_one_plan() {
+        let of_seed = |seed| plan(Scenario::Chaos, seed, 20, 3, LEASE);
+        assert_eq!(of_seed(1), of_seed(1));
+        assert_ne!(of_seed(1), of_seed(2));
+    }
+
+    #[test]
+    fn whoever_is_frozen_outlives_its_lease() {
+        for step in plan(Scenario::Freeze, 7, 100, 3, LEASE) {
+            assert!(matches!(step.fault, Fault::Freeze(worker, time) if worker < 3 && time > LEASE));
+        }
+    }
+
+    #[test]
+    fn chaos_is_half_kills_and_half_freezes() {
+        let kills = plan(Scenario::Chaos, 3, 200, 3, LEASE);
+        assert_eq!(kills.iter().filter(|step| matches!(step.fault, Fault::Kill(_))).count(), 100);
+    }
+}

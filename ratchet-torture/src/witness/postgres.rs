@@ -1,0 +1,123 @@
+//! A schema of PostgreSQL, behind a proxy that can cut it off.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use async_trait::async_trait;
+use ratchet_api::JobId;
+use ratchet_api::store::JobStore;
+use ratchet_store_core::{Dialect, Statement};
+use ratchet_store_postgres::{Namespace, PostgresOptions, PostgresStore};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection as _, PgConnection, Row as _};
+use uuid::Uuid;
+
+use super::{Change, RECORDED, Recorded, Witness, hold, recorded};
+use crate::proxy::Proxy;
+
+const URL: &str = "RATCHET_TEST_POSTGRES_URL";
+
+/// A schema with a name of its own.
+pub(crate) struct Postgres {
+    /// Past the proxy, with the schema's tables at hand.
+    server: PgConnectOptions,
+    schema: Namespace,
+    name: String,
+    proxied: String,
+    proxy: Proxy,
+}
+
+impl Postgres {
+    pub(crate) async fn make() -> Result<Self> {
+        let url =
+            std::env::var(URL).with_context(|| format!("{URL} is not set; use `cargo xtask torture`"))?;
+        let name = format!("torture_{:016x}", rand::random::<u64>());
+        let schema = Namespace::schema(&name)?;
+        PostgresStore::migrator(&url, schema.clone())?.migrate(|_| {}).await?;
+        let server: PgConnectOptions = url.parse()?;
+        let proxy = Proxy::to(server.get_host(), server.get_port()).await?;
+        let (user, database) = (server.get_username(), server.get_database().unwrap_or("postgres"));
+        let proxied = format!("postgres://{user}@127.0.0.1:{}/{database}", proxy.port());
+        let server = server.options([("search_path", &name)]);
+        let place = Self { server, schema, name, proxied, proxy };
+        sqlx::raw_sql(include_str!("postgres.sql")).execute(&mut place.connection().await?).await?;
+        Ok(place)
+    }
+
+    async fn connection(&self) -> Result<PgConnection> {
+        Ok(PgConnection::connect_with(&self.server).await?)
+    }
+}
+
+/// A store in this schema.
+pub(crate) async fn open(url: &str, schema: Namespace) -> Result<Arc<dyn JobStore>> {
+    let mut options = PostgresOptions::default();
+    options.namespace = schema;
+    Ok(Arc::new(PostgresStore::connect(url, options).await?))
+}
+
+#[async_trait]
+impl Witness for Postgres {
+    async fn store(&self) -> Result<Arc<dyn JobStore>> {
+        open(&self.proxied, self.schema.clone()).await
+    }
+
+    fn address(&self) -> Vec<String> {
+        ["--postgres", &self.proxied, "--schema", &self.name].map(str::to_owned).into()
+    }
+
+    async fn cut(&self) -> Result<()> {
+        self.proxy.cut();
+        Ok(())
+    }
+
+    async fn mend(&self) -> Result<()> {
+        self.proxy.mend();
+        Ok(())
+    }
+
+    /// A server one of whose processes is killed ends all others and recovers from its log.
+    async fn crash(&self) -> Result<bool> {
+        let mut victim = self.connection().await?;
+        let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut victim).await?;
+        crate::fleet::signal("KILL", &pid.to_string()).await?;
+        while self.connection().await.is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        Ok(true)
+    }
+
+    async fn changes(&self) -> Result<Vec<Change>> {
+        let rows = sqlx::query(
+            "SELECT job_id, (date_part('epoch', at) * 1000)::bigint AS at, old_status, old_owner, old_fence,
+                new_status, new_owner, new_fence, (date_part('epoch', old_lease) * 1000)::bigint AS old_lease
+            FROM torture_change ORDER BY seq",
+        );
+        let rows = rows.fetch_all(&mut self.connection().await?).await?;
+        let change = |row: sqlx::postgres::PgRow| -> Result<Change> {
+            Ok(Change {
+                job: JobId::from_uuid(row.try_get::<Uuid, _>("job_id")?),
+                at: row.try_get("at")?,
+                old: hold(row.try_get("old_status")?, row.try_get("old_owner")?, row.try_get("old_fence")?),
+                new: hold(row.try_get("new_status")?, row.try_get("new_owner")?, row.try_get("new_fence")?),
+                old_lease: row.try_get("old_lease")?,
+            })
+        };
+        rows.into_iter().map(change).collect()
+    }
+
+    async fn recorded(&self) -> Result<Vec<Recorded>> {
+        let rows = sqlx::query_as(RECORDED).fetch_all(&mut self.connection().await?).await?;
+        Ok(rows.into_iter().map(recorded).collect())
+    }
+
+    async fn count(&self, query: &'static str) -> Result<i64> {
+        Ok(sqlx::query_scalar(query).fetch_one(&mut self.connection().await?).await?)
+    }
+
+    async fn remove(&self) -> Result<()> {
+        let drop = Statement::compile("DROP SCHEMA ratchet CASCADE", Dialect::Postgres, &self.schema)?;
+        sqlx::raw_sql(drop.sql()).execute(&mut self.connection().await?).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,125 @@
+//! What the jobs do, and the process that runs them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use ratchet_api::options::RatchetOptions;
+use ratchet_api::store::JobStore;
+use ratchet_core::defaults::PackagePrefixClassPolicy;
+use ratchet_core::{JobContext, JobFailure, Ratchet, jobs};
+use ratchet_store_postgres::Namespace;
+use ratchet_store_sqlite::SqliteStore;
+
+use crate::ledger::{Act, Ledger};
+use crate::witness::open_postgres;
+
+/// Jobs that tell the ledger what they do.
+pub(crate) struct Work(Ledger);
+
+#[jobs(target = "torture.Work")]
+impl Work {
+    /// Takes so many milliseconds.
+    #[job]
+    async fn wait(&self, ctx: &JobContext, millis: u64) -> Result<(), JobFailure> {
+        self.run(ctx, millis).await
+    }
+
+    /// Likewise, and fails the first time.
+    #[job]
+    async fn fail_once(&self, ctx: &JobContext, millis: u64) -> Result<(), JobFailure> {
+        self.run(ctx, millis).await?;
+        if ctx.attempt() == 1 { Err(JobFailure::new("OnPurpose", "the first time")) } else { Ok(()) }
+    }
+
+    /// Keeps a thread of the runtime busy, as no body should.
+    #[job]
+    async fn spin(&self, ctx: &JobContext, millis: u64) -> Result<(), JobFailure> {
+        self.say(Act::Start, ctx)?;
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(millis) {
+            std::hint::spin_loop();
+        }
+        self.say(Act::End, ctx)
+    }
+}
+
+impl Work {
+    async fn run(&self, ctx: &JobContext, millis: u64) -> Result<(), JobFailure> {
+        self.say(Act::Start, ctx)?;
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(millis)) => {}
+            () = ctx.cancelled() => {
+                self.say(Act::Told, ctx)?;
+                return Err(JobFailure::new("Told", "told to stop"));
+            }
+        }
+        self.say(Act::End, ctx)
+    }
+
+    fn say(&self, act: Act, ctx: &JobContext) -> Result<(), JobFailure> {
+        let said = self.0.write(act, ctx.job_id(), ctx.fence());
+        said.map_err(|error| JobFailure::new("Ledger", error.to_string()))
+    }
+}
+
+/// A process that runs jobs until it is asked to end.
+#[derive(Debug, Args)]
+pub(crate) struct Worker {
+    #[arg(long)]
+    postgres: Option<String>,
+    #[arg(long)]
+    schema: Option<String>,
+    #[arg(long)]
+    sqlite: Option<PathBuf>,
+    #[arg(long)]
+    ledger: PathBuf,
+    /// The same for every life of a worker, as a host name and a process id can be
+    #[arg(long)]
+    label: String,
+    #[arg(long)]
+    lease_ms: u64,
+}
+
+/// Leases of so many milliseconds, and what goes with them.
+pub(crate) fn short_leases(options: &mut RatchetOptions, lease: Duration) {
+    options.node.lease = lease;
+    options.node.beat = lease / 5;
+    options.node.recovery_interval = options.node.beat;
+    options.node.crash_limit = CRASH_LIMIT;
+    options.timeout.cancel_grace = Duration::from_millis(200);
+    options.execution.drain_timeout = Duration::from_secs(5);
+}
+
+/// More than chance makes of kills that hit the same job again.
+pub(crate) const CRASH_LIMIT: u32 = 10;
+
+impl Worker {
+    pub(crate) async fn run(self) -> Result<()> {
+        let scheduler = Ratchet::builder_shared(self.store().await?)
+            .bean(Work(Ledger::open(&self.ledger)?))
+            .class_policy(PackagePrefixClassPolicy::allow(["torture."]))
+            .configure(|options| {
+                options.node.label = Some(self.label.clone());
+                options.execution.queue("default").slots = 8;
+                short_leases(options, Duration::from_millis(self.lease_ms));
+            })
+            .start()
+            .await?;
+        scheduler.run_until_signal().await?;
+        Ok(())
+    }
+
+    async fn store(&self) -> Result<Arc<dyn JobStore>> {
+        match (&self.postgres, &self.sqlite) {
+            (Some(url), _) => {
+                let schema = self.schema.clone().map(Namespace::schema).transpose()?.unwrap_or_default();
+                open_postgres(url, schema).await
+            }
+            (None, Some(file)) => Ok(Arc::new(SqliteStore::open(file).await?)),
+            (None, None) => bail!("a worker needs a database"),
+        }
+    }
+}

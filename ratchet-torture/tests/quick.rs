@@ -1,0 +1,26 @@
+//! A little torture with every change: five kills and five freezes a store, a short lease.
+
+use std::process::Command;
+
+fn survives(args: &[&str]) {
+    let run = Command::new(env!("CARGO_BIN_EXE_ratchet-torture")).arg("run").args(args).output();
+    let run = run.expect("it runs");
+    let (told, went) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert!(run.status.success(), "{told}\n{went}");
+    assert!(told.contains("lost or stuck 0"), "{told}");
+}
+
+#[test]
+fn kills_and_freezes_lose_nothing_on_sqlite() {
+    survives(&["--store", "sqlite", "--scenario", "chaos", "--faults", "10", "--jobs", "500"]);
+}
+
+#[test]
+fn kills_and_freezes_lose_nothing_on_postgres() {
+    survives(&["--store", "postgres", "--scenario", "chaos", "--faults", "10", "--jobs", "500"]);
+}
+
+#[test]
+fn an_outage_of_the_database_loses_nothing_on_postgres() {
+    survives(&["--store", "postgres", "--scenario", "outage", "--faults", "1", "--jobs", "200"]);
+}

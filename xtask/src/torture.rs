@@ -1,0 +1,77 @@
+//! `cargo xtask torture …`: starts what a torture needs, then builds and runs `ratchet-torture`.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::{
+    servers::{self, Name},
+    test::STORES,
+};
+
+/// The faults of one run if nothing else is said, and about how many fit into a minute.
+const FAULTS: usize = 10;
+const FAULTS_PER_MINUTE: usize = 25;
+
+#[derive(Debug, Args)]
+pub(crate) struct TortureCommand {
+    /// The store: postgres or sqlite
+    #[arg(long)]
+    store: String,
+    /// What goes wrong: kill, freeze, term, restart, outage, spin or chaos
+    #[arg(long, default_value = "chaos")]
+    scenario: String,
+    /// The same seed gives the same faults and jobs
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many faults
+    #[arg(long, conflicts_with = "minutes")]
+    faults: Option<usize>,
+    /// About how long
+    #[arg(long)]
+    minutes: Option<usize>,
+    /// How many jobs; 50 for each fault if nothing is said
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// How long a node counts as alive, in milliseconds
+    #[arg(long, default_value_t = 2_000)]
+    lease_ms: u64,
+}
+
+/// Carries a `torture` command out.
+pub(crate) fn run(command: &TortureCommand, workspace: &Path) -> Result<()> {
+    let needed = match STORES.iter().find(|(store, _)| *store == command.store) {
+        Some((store @ ("postgres" | "sqlite"), needed)) => {
+            eprintln!("torture for {store}; Ctrl-C ends it and its workers");
+            *needed
+        }
+        _ => bail!("store {} cannot be tortured yet; postgres and sqlite can", command.store),
+    };
+    let before = servers::running(workspace)?;
+    let outcome = start_and_run(command, needed, workspace);
+    let ours: Vec<Name> = needed.iter().copied().filter(|name| !before.contains(name)).collect();
+    let stopped = if ours.is_empty() { Ok(()) } else { servers::down(workspace, &ours, false) };
+    outcome.and(stopped)
+}
+
+/// The server is durable: a restart must not lose what was promised.
+fn start_and_run(command: &TortureCommand, needed: &[Name], workspace: &Path) -> Result<()> {
+    let running = if needed.is_empty() { Vec::new() } else { servers::up(workspace, needed, true)? };
+    let faults =
+        command.faults.or(command.minutes.map(|minutes| minutes * FAULTS_PER_MINUTE)).unwrap_or(FAULTS);
+    let jobs = command.jobs.unwrap_or(faults * 50);
+    let status = crate::cargo()
+        .args(["run", "--quiet", "--package", "ratchet-torture", "--", "run"])
+        .args(["--store", &command.store, "--scenario", &command.scenario])
+        .args(["--seed", &command.seed.to_string(), "--faults", &faults.to_string()])
+        .args(["--jobs", &jobs.to_string(), "--lease-ms", &command.lease_ms.to_string()])
+        .envs(running.iter().map(|server| (server.name.variable(), &server.url)))
+        .current_dir(workspace)
+        .status()
+        .context("cannot run cargo")?;
+    match status.success() {
+        true => Ok(()),
+        false => bail!("{} did not survive {}", command.store, command.scenario),
+    }
+}
