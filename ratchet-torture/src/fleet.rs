@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use tokio::process::{Child, Command};
 
 use crate::ledger::now;
+use crate::work::READY;
 
 /// Workers, each of which has many lives.
 pub(crate) struct Fleet {
@@ -102,12 +103,22 @@ impl Fleet {
     }
 
     async fn end(&mut self, at: usize) -> Result<()> {
+        let (name, limit) = (Self::name(at, self.workers[at].lives), Duration::from_secs(20));
+        let ready = tokio::time::timeout(limit, self.ready(&name)).await;
+        ready.with_context(|| format!("{name} is not ready after {limit:?}"))??;
         signal("TERM", &self.pid(at)?).await?;
-        let limit = Duration::from_secs(20);
-        let name = Self::name(at, self.workers[at].lives);
         let ended = tokio::time::timeout(limit, self.workers[at].process.wait()).await;
         let status = ended.with_context(|| format!("{name} does not end {limit:?} after SIGTERM"))??;
         ensure!(status.success(), "{name} ended with {status} after SIGTERM");
+        Ok(())
+    }
+
+    /// Whoever has just begun cannot be asked to end yet.
+    async fn ready(&self, name: &str) -> Result<()> {
+        let log = self.folder.join(format!("{name}.log"));
+        while !std::fs::read_to_string(&log)?.contains(READY) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
         Ok(())
     }
 

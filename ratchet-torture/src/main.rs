@@ -77,6 +77,13 @@ fn tell(torture: &Torture, outcome: &Outcome) {
         evidence.runs.len(),
         took.as_secs_f64()
     );
+    let failed = evidence.recorded.iter().filter(|recorded| recorded.result == "FAILED").count();
+    let crashes: u32 = evidence.ends.values().map(|end| end.crashes).sum();
+    println!(
+        "  runs because of the faults {}, of which told to stop {}; crashes counted {crashes}",
+        evidence.runs.len().saturating_sub(submitted.accepted.len() + failed),
+        evidence.runs.iter().filter(|run| run.told.is_some()).count(),
+    );
     println!("  submits made again {}, refused by a key {}", submitted.again, submitted.refused);
     let of = |invariant: &str| violations.iter().filter(|violation| violation.invariant == invariant).count();
     println!(

@@ -59,17 +59,18 @@ pub(crate) fn plan(
 
 fn step(scenario: Scenario, rng: &mut StdRng, at: usize, workers: usize, lease: Duration) -> Step {
     let (worker, longer) = (rng.random_range(0..workers), lease.mul_f64(rng.random_range(1.1..2.0)));
+    // Somebody has to live for a lease now and then: nobody younger takes over what the dead held.
     let (fault, most) = match scenario {
-        Scenario::Kill => (Fault::Kill(worker), 1_000),
-        Scenario::Freeze => (Fault::Freeze(worker, longer), 500),
-        Scenario::Chaos if at.is_multiple_of(2) => (Fault::Kill(worker), 500),
-        Scenario::Chaos => (Fault::Freeze(worker, longer), 500),
-        Scenario::Term => (Fault::Term(worker), 1_000),
-        Scenario::Restart => (Fault::Restart, 5_000),
-        Scenario::Outage => (Fault::Outage(lease * 3), 5_000),
-        Scenario::Spin => (Fault::None, 1_000),
+        Scenario::Kill => (Fault::Kill(worker), lease * 2),
+        Scenario::Freeze => (Fault::Freeze(worker, longer), lease / 4),
+        Scenario::Chaos if at.is_multiple_of(2) => (Fault::Kill(worker), lease / 4),
+        Scenario::Chaos => (Fault::Freeze(worker, longer), lease / 4),
+        Scenario::Term => (Fault::Term(worker), lease / 2),
+        Scenario::Restart => (Fault::Restart, lease * 3),
+        Scenario::Outage => (Fault::Outage(lease * 3), lease * 3),
+        Scenario::Spin => (Fault::None, lease / 2),
     };
-    Step { after: Duration::from_millis(rng.random_range(0..=most)), fault }
+    Step { after: most.mul_f64(rng.random()), fault }
 }
 
 /// About how long a plan takes.

@@ -83,6 +83,9 @@ pub(crate) struct Worker {
     lease_ms: u64,
 }
 
+/// What a worker prints when it can be asked to end.
+pub(crate) const READY: &str = "ready";
+
 /// Leases of so many milliseconds, and what goes with them.
 pub(crate) fn short_leases(options: &mut RatchetOptions, lease: Duration) {
     options.node.lease = lease;
@@ -108,8 +111,14 @@ impl Worker {
             })
             .start()
             .await?;
-        scheduler.run_until_signal().await?;
-        Ok(())
+        let mut running = std::pin::pin!(scheduler.run_until_signal());
+        tokio::select! {
+            biased;
+            // Once it was asked, it listens for signals.
+            ended = &mut running => return Ok(ended?),
+            () = async { println!("{READY}") } => {}
+        }
+        Ok(running.await?)
     }
 
     async fn store(&self) -> Result<Arc<dyn JobStore>> {
