@@ -57,6 +57,7 @@ pub(crate) fn check(evidence: &Evidence, crash_limit: u32) -> Vec<Violation> {
         story.one_outcome(&mut wrong);
         story.one_owner_at_a_time(&mut wrong);
         story.legal_moves(&mut wrong);
+        story.not_early(&mut wrong);
         story.counted(crash_limit, &mut wrong);
     }
     found.sort_by_key(|violation| (violation.invariant, violation.job));
@@ -138,6 +139,17 @@ impl Story<'_> {
             let (Some(old), Some(new)) = (owner(&change.old), owner(&change.new)) else { continue };
             if old != new && change.old_lease.is_some_and(|lease| lease > change.at) {
                 wrong("I4", format!("{new} took it from {old}, who was alive: {change:?}"));
+            }
+        }
+    }
+
+    /// Nothing is claimed before it is due, by the clock of the database.
+    fn not_early(&self, wrong: Report<'_>) {
+        for change in &self.changes {
+            let claimed = change.new.as_ref().is_some_and(|hold| hold.owner.is_some())
+                && change.old.as_ref().is_some_and(|hold| hold.owner.is_none());
+            if claimed && change.due.is_some_and(|due| due > change.at) {
+                wrong("early", format!("it was claimed before it was due: {change:?}"));
             }
         }
     }

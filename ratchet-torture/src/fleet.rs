@@ -15,10 +15,15 @@ pub(crate) struct Fleet {
     folder: PathBuf,
     address: Vec<String>,
     lease: Duration,
+    /// The library that gives processes another clock, if they are to have one.
+    faketime: Option<PathBuf>,
     workers: Vec<Worker>,
     /// Which process was killed when.
     pub(crate) kills: Vec<(String, i64)>,
 }
+
+/// How wrong the clocks of the workers are.
+const CLOCKS: [&str; 3] = ["+1h", "-1h", "+0"];
 
 struct Worker {
     lives: usize,
@@ -31,9 +36,10 @@ impl Fleet {
         folder: &Path,
         address: Vec<String>,
         lease: Duration,
+        faketime: Option<PathBuf>,
     ) -> Result<Self> {
-        let mut fleet =
-            Self { folder: folder.to_owned(), address, lease, workers: Vec::new(), kills: Vec::new() };
+        let (folder, workers, kills) = (folder.to_owned(), Vec::new(), Vec::new());
+        let mut fleet = Self { folder, address, lease, faketime, workers, kills };
         for at in 0..count {
             let process = fleet.spawn(at, 1)?;
             fleet.workers.push(Worker { lives: 1, process });
@@ -49,7 +55,14 @@ impl Fleet {
         let name = Self::name(at, life);
         let log = std::fs::File::create(self.folder.join(format!("{name}.log")))?;
         let program = std::env::current_exe()?;
-        Command::new(program)
+        let mut command = Command::new(program);
+        if let Some(library) = &self.faketime {
+            command
+                .env("LD_PRELOAD", library)
+                .env("FAKETIME", CLOCKS[at % CLOCKS.len()])
+                .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        }
+        command
             .arg("worker")
             .args(&self.address)
             .arg("--ledger")

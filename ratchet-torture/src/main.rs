@@ -88,12 +88,13 @@ fn tell(torture: &Torture, outcome: &Outcome) {
     let of = |invariant: &str| violations.iter().filter(|violation| violation.invariant == invariant).count();
     println!(
         "  lost or stuck {}, never ran {}, stale or second outcomes {}, taken from the living {}, illegal moves {}, \
-         miscounted {}",
+         early {}, miscounted {}",
         of("I1"),
         of("I2"),
         of("I3"),
         of("I4"),
         of("I5"),
+        of("early"),
         of("I11")
     );
     println!(

@@ -21,6 +21,8 @@ pub(crate) enum Scenario {
     Outage,
     /// Bodies that keep every thread of the runtime busy, and nothing else
     Spin,
+    /// Workers whose clocks are an hour ahead and an hour behind
+    Clocks,
     /// Kills and freezes
     Chaos,
 }
@@ -41,7 +43,7 @@ pub(crate) enum Fault {
     Term(usize),
     Restart,
     Outage(Duration),
-    /// Nothing: the bodies do it.
+    /// Nothing: the bodies or the clocks do it.
     None,
 }
 
@@ -68,7 +70,7 @@ fn step(scenario: Scenario, rng: &mut StdRng, at: usize, workers: usize, lease: 
         Scenario::Term => (Fault::Term(worker), lease / 2),
         Scenario::Restart => (Fault::Restart, lease * 3),
         Scenario::Outage => (Fault::Outage(lease * 3), lease * 3),
-        Scenario::Spin => (Fault::None, lease / 2),
+        Scenario::Spin | Scenario::Clocks => (Fault::None, lease / 2),
     };
     Step { after: most.mul_f64(rng.random()), fault }
 }

@@ -1,7 +1,7 @@
 //! One run: workers, jobs and faults, and then the truth.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,8 @@ use crate::submit::{self, PERMITS, RESOURCE, Submitted, submit};
 use crate::witness::{self, Excess, Rest, StoreName, Witness};
 use crate::work::CRASH_LIMIT;
 
+/// Where libfaketime is.
+const FAKETIME: &str = "RATCHET_FAKETIME";
 /// How many jobs are looked at by one call.
 const PAGE: usize = 500;
 /// Jobs that have not ended so long after the last fault are stuck.
@@ -89,7 +91,8 @@ impl Torture {
         let witness: Arc<dyn Witness> = witness::make(self.store, folder).await?.into();
         let client = self.client(&*witness).await?;
         let steps = plan(self.scenario, self.seed, self.faults, self.workers, self.lease());
-        let fleet = Fleet::start(self.workers, folder, witness.address(), self.lease()).await?;
+        let fleet =
+            Fleet::start(self.workers, folder, witness.address(), self.lease(), self.faketime()?).await?;
         let jobs = submit::Plan {
             jobs: self.jobs,
             seed: self.seed,
@@ -131,6 +134,16 @@ impl Torture {
         };
         witness.remove().await?;
         Ok(outcome)
+    }
+
+    /// The library for the scenario that needs it.
+    fn faketime(&self) -> Result<Option<PathBuf>> {
+        if self.scenario != Scenario::Clocks {
+            return Ok(None);
+        }
+        let library = std::env::var_os(FAKETIME);
+        let library = library.with_context(|| format!("{FAKETIME} is not set; use `cargo xtask torture`"))?;
+        Ok(Some(library.into()))
     }
 
     async fn client(&self, witness: &dyn Witness) -> Result<Client> {

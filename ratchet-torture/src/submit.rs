@@ -77,6 +77,7 @@ struct Job {
     millis: u64,
     business_key: Option<u32>,
     permit: bool,
+    delay: Duration,
     /// Submitted again with the same key.
     twice: bool,
 }
@@ -95,6 +96,7 @@ impl Job {
             millis: if rng.random_bool(0.3) { rng.random_range(100..1_500) } else { rng.random_range(0..10) },
             business_key: rng.random_bool(0.05).then(|| rng.random_range(0..KEYS)),
             permit: rng.random_bool(0.05),
+            delay: Duration::from_millis(if rng.random_bool(0.2) { rng.random_range(1..3_000) } else { 0 }),
             twice: rng.random_bool(0.02),
         }
     }
@@ -104,6 +106,7 @@ impl Job {
             .enqueue(Call::new("torture.Work", self.method).arg(&self.millis))
             .idempotency_key(self.key.clone())
             .max_retries(5)
+            .delay(self.delay)
             .backoff(Backoff::Fixed(Duration::from_millis(100)));
         if let Some(key) = self.business_key {
             job = job.business_key(format!("key-{key}"));

@@ -19,7 +19,7 @@ pub(crate) struct TortureCommand {
     /// The store: postgres or sqlite
     #[arg(long)]
     store: String,
-    /// What goes wrong: kill, freeze, term, restart, outage, spin or chaos
+    /// What goes wrong: kill, freeze, term, restart, outage, spin, clocks or chaos
     #[arg(long, default_value = "chaos")]
     scenario: String,
     /// The same seed gives the same faults and jobs
@@ -60,6 +60,10 @@ fn start_and_run(command: &TortureCommand, needed: &[Name], workspace: &Path) ->
     let running = if needed.is_empty() { Vec::new() } else { servers::up(workspace, needed, true)? };
     let faults =
         command.faults.or(command.minutes.map(|minutes| minutes * FAULTS_PER_MINUTE)).unwrap_or(FAULTS);
+    let faketime = match command.scenario.as_str() {
+        "clocks" => Some(servers::faketime(workspace)?),
+        _ => None,
+    };
     let jobs = command.jobs.unwrap_or(faults * 50);
     let status = crate::cargo()
         .args(["run", "--quiet", "--package", "ratchet-torture", "--", "run"])
@@ -67,6 +71,7 @@ fn start_and_run(command: &TortureCommand, needed: &[Name], workspace: &Path) ->
         .args(["--seed", &command.seed.to_string(), "--faults", &faults.to_string()])
         .args(["--jobs", &jobs.to_string(), "--lease-ms", &command.lease_ms.to_string()])
         .envs(running.iter().map(|server| (server.name.variable(), &server.url)))
+        .envs(faketime.map(|library| ("RATCHET_FAKETIME", library)))
         .current_dir(workspace)
         .status()
         .context("cannot run cargo")?;

@@ -8,7 +8,7 @@ fn hold(status: &str, owner: Option<&str>, fence: i64) -> Option<Hold> {
 }
 
 fn change(job: JobId, at: i64, old: Option<Hold>, new: Option<Hold>) -> Change {
-    Change { job, at, old, new, old_lease: None }
+    Change { job, at, old, new, old_lease: None, due: Some(at) }
 }
 
 fn run(job: JobId, fence: i64) -> Run {
@@ -95,6 +95,12 @@ fn a_second_success_is_one_too_many() {
 fn a_job_is_not_taken_from_the_living() {
     assert_eq!(found(|_, evidence| evidence.changes[2].old_lease = Some(31)), ["I4"]);
     assert_eq!(found(|_, evidence| evidence.changes[2].old_lease = None), [""; 0], "its row is gone");
+}
+
+#[test]
+fn a_claim_before_the_due_time_is_early() {
+    assert_eq!(found(|_, evidence| evidence.changes[1].due = Some(21)), ["early"]);
+    assert_eq!(found(|_, evidence| evidence.changes[2].due = Some(99)), [""; 0], "no claim");
 }
 
 #[test]

@@ -34,6 +34,8 @@ pub(crate) struct Change {
     pub(crate) new: Option<Hold>,
     /// Until when the old owner counted as alive.
     pub(crate) old_lease: Option<i64>,
+    /// When it was due before.
+    pub(crate) due: Option<i64>,
 }
 
 /// Who held a job, and how.

@@ -80,6 +80,9 @@ impl Witness for Postgres {
     async fn crash(&self) -> Result<bool> {
         let mut victim = self.connection().await?;
         let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut victim).await?;
+        // The number may be one of another machine's.
+        let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        anyhow::ensure!(program.trim() == "postgres", "the server is not on this machine");
         crate::fleet::signal("KILL", &pid.to_string()).await?;
         while self.connection().await.is_err() {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -90,7 +93,8 @@ impl Witness for Postgres {
     async fn changes(&self) -> Result<Vec<Change>> {
         let rows = sqlx::query(
             "SELECT job_id, (date_part('epoch', at) * 1000)::bigint AS at, old_status, old_owner, old_fence,
-                new_status, new_owner, new_fence, (date_part('epoch', old_lease) * 1000)::bigint AS old_lease
+                new_status, new_owner, new_fence, (date_part('epoch', old_lease) * 1000)::bigint AS old_lease,
+                (date_part('epoch', due) * 1000)::bigint AS due
             FROM torture_change ORDER BY seq",
         );
         let rows = rows.fetch_all(&mut self.connection().await?).await?;
@@ -101,6 +105,7 @@ impl Witness for Postgres {
                 old: hold(row.try_get("old_status")?, row.try_get("old_owner")?, row.try_get("old_fence")?),
                 new: hold(row.try_get("new_status")?, row.try_get("new_owner")?, row.try_get("new_fence")?),
                 old_lease: row.try_get("old_lease")?,
+                due: row.try_get("due")?,
             })
         };
         rows.into_iter().map(change).collect()

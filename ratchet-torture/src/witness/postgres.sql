@@ -9,7 +9,8 @@ CREATE TABLE torture_change (
     new_owner  text,
     old_fence  bigint,
     new_fence  bigint,
-    old_lease  timestamptz
+    old_lease  timestamptz,
+    due        timestamptz
 );
 CREATE FUNCTION torture_note() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
@@ -19,10 +20,10 @@ BEGIN
         RETURN NULL;
     END IF;
     INSERT INTO torture_change (
-        job_id, old_status, new_status, old_owner, new_owner, old_fence, new_fence, old_lease
+        job_id, old_status, new_status, old_owner, new_owner, old_fence, new_fence, old_lease, due
     ) VALUES (
         coalesce(NEW.job_id, OLD.job_id), OLD.status, NEW.status, OLD.picked_by, NEW.picked_by, OLD.version, NEW.version,
-        (SELECT n.lease_until FROM scheduler_node n WHERE n.node_id = OLD.picked_by)
+        (SELECT n.lease_until FROM scheduler_node n WHERE n.node_id = OLD.picked_by), OLD.scheduled_time
     );
     RETURN NULL;
 END

@@ -76,6 +76,7 @@ impl Witness for Sqlite {
                 old: hold(row.try_get("old_status")?, row.try_get("old_owner")?, row.try_get("old_fence")?),
                 new: hold(row.try_get("new_status")?, row.try_get("new_owner")?, row.try_get("new_fence")?),
                 old_lease: row.try_get("old_lease")?,
+                due: row.try_get("due")?,
             })
         };
         rows.into_iter().map(change).collect()

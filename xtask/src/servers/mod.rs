@@ -18,11 +18,12 @@ mod screen;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
 
 pub(crate) use self::lifecycle::{Running, RunningSince, down, running, up};
 use self::{
+    apt::Origin,
     cache::Cache,
     probe::{Answer, ServerUrl},
     process::{Launch, User},
@@ -219,6 +220,15 @@ impl Names {
 }
 
 /// Carries a `servers` command out.
+/// Fetches the library that gives a process another clock, unless it is there already.
+pub(crate) fn faketime(workspace: &Path) -> Result<PathBuf> {
+    let (cache, screen) = (Cache::open(workspace)?, Screen::new("libfaketime"));
+    let root = apt::unpack(&cache.base_for(None), "libfaketime", Origin::Machine, &screen)?;
+    let kinds = std::fs::read_dir(root.join("usr/lib"))?.filter_map(Result::ok);
+    let mut libraries = kinds.map(|kind| kind.path().join("faketime/libfaketime.so.1"));
+    libraries.find(|library| library.is_file()).context("the package has no libfaketime.so.1")
+}
+
 pub(crate) fn run(command: &ServersCommand, workspace: &Path) -> Result<()> {
     match command {
         ServersCommand::Up { names, durable } => up(workspace, &names.chosen(), *durable).map(drop),
