@@ -59,7 +59,7 @@ async fn torture_and_tell(torture: &Torture) -> Result<bool> {
     let folder = tempfile::tempdir()?;
     let outcome = torture.run(folder.path()).await;
     let good = outcome.as_ref().is_ok_and(Outcome::is_good);
-    if !good {
+    if !good && !torture.spoil {
         println!("ledgers and logs of the workers: {}", folder.keep().display());
     }
     tell(torture, &outcome?);

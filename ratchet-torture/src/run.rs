@@ -51,6 +51,9 @@ pub(crate) struct Torture {
     /// The lease of a node
     #[arg(long, value_name = "MS", default_value_t = 2_000)]
     pub(crate) lease_ms: u64,
+    /// Loses a job and records an outcome twice, to see that it is noticed
+    #[arg(long, hide = true)]
+    pub(crate) spoil: bool,
 }
 
 /// What was seen.
@@ -113,6 +116,9 @@ impl Torture {
         drop(stop);
         let excess = watching.await??;
 
+        if self.spoil {
+            witness.spoil().await?;
+        }
         let runs = ledger::read_all(folder)?;
         let evidence = Evidence {
             ends: ends(&client, &submitted.accepted).await?,

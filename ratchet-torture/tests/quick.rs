@@ -2,12 +2,25 @@
 
 use std::process::Command;
 
-fn survives(args: &[&str]) {
+/// Whether all was well, and what was told.
+fn torture(args: &[&str]) -> (bool, String) {
     let run = Command::new(env!("CARGO_BIN_EXE_ratchet-torture")).arg("run").args(args).output();
     let run = run.expect("it runs");
     let (told, went) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
-    assert!(run.status.success(), "{told}\n{went}");
-    assert!(told.contains("lost or stuck 0"), "{told}");
+    (run.status.success(), format!("{told}\n{went}"))
+}
+
+fn survives(args: &[&str]) {
+    let (good, told) = torture(args);
+    assert!(good && told.contains("lost or stuck 0"), "{told}");
+}
+
+#[test]
+fn a_lost_job_and_a_second_outcome_are_noticed() {
+    let (good, told) = torture(&["--store", "sqlite", "--faults", "0", "--jobs", "20", "--spoil"]);
+    assert!(!good, "{told}");
+    assert!(told.contains("lost or stuck 1"), "{told}");
+    assert!(told.contains("stale or second outcomes 2"), "{told}");
 }
 
 #[test]

@@ -71,6 +71,13 @@ const PERMITS: &str = "SELECT count(*) FROM scheduler_resource_permit";
 const KEYS: &str = "SELECT count(*) FROM scheduler_business_key_reservation";
 const RECORDED: &str = "SELECT job_id, fence, node_id, status FROM scheduler_job_execution";
 
+const LOSE_A_JOB: &str =
+    "DELETE FROM scheduler_job WHERE job_id = (SELECT job_id FROM scheduler_job ORDER BY job_id LIMIT 1)";
+const RECORD_TWICE: &str =
+    "INSERT INTO scheduler_job_execution (job_id, fence, node_id, status, attempt, recorded_at)
+    SELECT job_id, fence + 1000, node_id, status, attempt, recorded_at FROM scheduler_job_execution
+    WHERE status = 'SUCCEEDED' ORDER BY job_id DESC LIMIT 1";
+
 /// What must never be seen, not even for a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Excess {
@@ -130,6 +137,15 @@ pub(crate) trait Witness: Send + Sync {
 
     async fn rest(&self) -> Result<Rest> {
         Ok(Rest { permits: self.count(PERMITS).await?, keys: self.count(KEYS).await? })
+    }
+
+    /// Runs a statement.
+    async fn execute(&self, statement: &'static str) -> Result<()>;
+
+    /// Loses a job, and records a success of another a second time.
+    async fn spoil(&self) -> Result<()> {
+        self.execute(LOSE_A_JOB).await?;
+        self.execute(RECORD_TWICE).await
     }
 
     /// Nobody needs it any more.

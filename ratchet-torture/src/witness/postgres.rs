@@ -120,6 +120,11 @@ impl Witness for Postgres {
         Ok(sqlx::query_scalar(query).fetch_one(&mut self.connection().await?).await?)
     }
 
+    async fn execute(&self, statement: &'static str) -> Result<()> {
+        sqlx::query(statement).execute(&mut self.connection().await?).await?;
+        Ok(())
+    }
+
     async fn remove(&self) -> Result<()> {
         let drop = Statement::compile("DROP SCHEMA ratchet CASCADE", Dialect::Postgres, &self.schema)?;
         sqlx::raw_sql(drop.sql()).execute(&mut self.connection().await?).await?;

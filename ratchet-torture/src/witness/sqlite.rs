@@ -91,6 +91,11 @@ impl Witness for Sqlite {
         Ok(sqlx::query_scalar(query).fetch_one(&mut self.connection().await?).await?)
     }
 
+    async fn execute(&self, statement: &'static str) -> Result<()> {
+        sqlx::query(statement).execute(&mut self.connection().await?).await?;
+        Ok(())
+    }
+
     async fn remove(&self) -> Result<()> {
         let whole: String =
             sqlx::query_scalar("PRAGMA integrity_check").fetch_one(&mut self.connection().await?).await?;
