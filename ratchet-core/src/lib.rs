@@ -6,9 +6,11 @@
 //! - [`Enqueue`] describes a job, [`JobHandle`] is one that was submitted;
 //! - [`JobContext`] is what a body knows; [`JobError`] and [`JobFailure`] are how it fails;
 //! - [`Method`] registers a body without a macro;
+//! - [`maintenance`]: what becomes of jobs that nobody needs any more;
 //! - [`defaults`]: what stands at each plug point until you put something else there.
 
 pub mod defaults;
+pub mod maintenance;
 
 mod call;
 mod cluster;
@@ -27,6 +29,7 @@ mod outcome;
 mod poller;
 mod registry;
 mod running;
+mod schedule;
 mod scheduler;
 mod signal;
 mod task;

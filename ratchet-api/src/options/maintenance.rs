@@ -12,6 +12,11 @@ pub struct MaintenanceOptions {
     pub archive: ArchiveOptions,
     /// Deletes job log lines. Default daily at 02:30 UTC, after 30 days.
     pub log_purge: PurgeOptions,
+    /// Deletes archived jobs. Off by default: then the archive keeps them for ever. Otherwise daily at 01:30 UTC, after a
+    /// year, unless set.
+    pub archive_purge: PurgeOptions,
+    /// Deletes the rows of nodes that died and hold no job. Default hourly, after a day.
+    pub node_purge: PurgeOptions,
     /// How long a lock outlives a holder that crashed. Default 10 min.
     pub lock_ttl: Duration,
 }
@@ -19,7 +24,7 @@ pub struct MaintenanceOptions {
 /// When something old is deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PurgeOptions {
-    /// Whether it happens at all. Default true.
+    /// Whether it happens at all.
     pub enabled: bool,
     /// When it happens, as a cron expression in UTC.
     pub cron: String,
@@ -52,6 +57,8 @@ impl MaintenanceOptions {
             ("dlq_purge", &self.dlq_purge.cron, self.dlq_purge.retention),
             ("archive", &self.archive.cron, self.archive.retention),
             ("log_purge", &self.log_purge.cron, self.log_purge.retention),
+            ("archive_purge", &self.archive_purge.cron, self.archive_purge.retention),
+            ("node_purge", &self.node_purge.cron, self.node_purge.retention),
         ] {
             rules.cron(format_args!("{part}.cron"), cron);
             rules.within(format_args!("{part}.retention"), retention, secs(1), days(36_500));
@@ -67,15 +74,18 @@ impl MaintenanceOptions {
 
 impl Default for MaintenanceOptions {
     fn default() -> Self {
+        let purge = |cron: &str, retention| PurgeOptions { enabled: true, cron: cron.to_owned(), retention };
         Self {
-            dlq_purge: PurgeOptions { enabled: true, cron: "0 0 2 * * *".to_owned(), retention: days(90) },
+            dlq_purge: purge("0 0 2 * * *", days(90)),
             archive: ArchiveOptions {
                 enabled: true,
                 cron: "0 0 1 * * *".to_owned(),
                 retention: days(90),
                 batch_size: 1_000,
             },
-            log_purge: PurgeOptions { enabled: true, cron: "0 30 2 * * *".to_owned(), retention: days(30) },
+            log_purge: purge("0 30 2 * * *", days(30)),
+            archive_purge: PurgeOptions { enabled: false, ..purge("0 30 1 * * *", days(365)) },
+            node_purge: purge("0 15 * * * *", days(1)),
             lock_ttl: mins(10),
         }
     }

@@ -66,6 +66,8 @@ fn maintenance_defaults() {
             batch_size: 1_000,
         },
         log_purge: purge("0 30 2 * * *", 30),
+        archive_purge: PurgeOptions { enabled: false, ..purge("0 30 1 * * *", 365) },
+        node_purge: purge("0 15 * * * *", 1),
         lock_ttl: mins(10),
     };
     assert_eq!(RatchetOptions::default().maintenance, expected);

@@ -21,6 +21,7 @@ use crate::defaults::{
     NoOpClusterCoordinator, PackagePrefixClassPolicy, TokioExecutor,
 };
 use crate::events::Events;
+use crate::maintenance;
 use crate::poller::AdaptivePolling;
 use crate::registry::{Method, RegisteredTwice, Registry, TwoProfiles};
 use crate::scheduler::client::Parts;
@@ -328,6 +329,7 @@ impl SchedulerBuilder {
             return Err(error.clone().into());
         }
         self.options.validate()?;
+        maintenance::check(&self.options.maintenance)?;
         self.registry.check()?;
         self.registry.breaker_profiles()?;
         let targets = self.registry.targets();

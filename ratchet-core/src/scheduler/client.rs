@@ -6,20 +6,23 @@ use std::time::Duration;
 
 use ratchet_api::options::RatchetOptions;
 use ratchet_api::spi::{
-    CallerPrincipalResolver, ClassPolicy, ClusterCoordinator, ErrorSanitizer, TraceParentResolver,
+    CallerPrincipalResolver, ClassPolicy, ClusterCoordinator, ErrorSanitizer, NodeIdentityProvider as _,
+    TraceParentResolver,
 };
 use ratchet_api::store::{CancelVerdict, JobStore, PauseVerdict, ResumeVerdict, RetryVerdict, Target};
 use ratchet_api::{
     ControlError, Due, EventHeader, Inserted, InvalidSubmission, Job, JobEvent, JobEventKind, JobFailure,
-    JobId, JobPriority, JobStatus, NewJob, Sanitized, Submission, SubmitError, Timestamp,
+    JobId, JobPriority, JobStatus, NewJob, Owner, Sanitized, Submission, SubmitError, Timestamp,
 };
 
 use tokio::sync::Notify;
 
 use super::enqueue::{Enqueue, apply};
 use crate::coalesce::Coalescer;
+use crate::defaults::DefaultNodeIdentity;
 use crate::engine::Node;
 use crate::events::Events;
+use crate::maintenance::Maintenance;
 use crate::poller::alarm::Alarm;
 use crate::{Call, JobContext, JobHandle, TraceParent};
 
@@ -92,6 +95,13 @@ impl Client {
     /// Where the jobs are.
     pub fn store(&self) -> &dyn JobStore {
         &*self.0.parts.store
+    }
+
+    /// Cleans up now, under the same locks as the nodes do at its time, and by the ages of this client's options.
+    pub fn maintenance(&self) -> Maintenance {
+        let Parts { store, options, .. } = &self.0.parts;
+        let owner = Owner::incarnate(&DefaultNodeIdentity::default().node_id());
+        Maintenance::new(Arc::clone(store), options.maintenance.clone(), owner)
     }
 
     /// A handle of a job that was submitted before.

@@ -17,6 +17,7 @@ use crate::cluster::lease::Lease;
 use crate::coordinator::Coordinator;
 use crate::drain::Readiness;
 use crate::engine::{Engine, Node};
+use crate::maintenance;
 use crate::poller::reconcile;
 
 /// Whatever the options say, the store has this long to answer the last calls of a node.
@@ -31,6 +32,7 @@ pub(super) struct Lifecycle {
     hooks: Hooks,
     /// Ends when the node drains, with the life of it that is to be drained.
     lives: JoinHandle<Option<Life>>,
+    maintenance: JoinHandle<()>,
 }
 
 impl Hooks {
@@ -99,7 +101,8 @@ impl Lifecycle {
         };
         let (present, lease) = watch::channel(Arc::clone(&life.engine.lease));
         let lives = tokio::spawn(live(Arc::clone(&node), life, present));
-        let lifecycle = Self { node: Arc::clone(&node), hooks, lives };
+        let maintenance = tokio::spawn(maintenance::keep(Arc::clone(&node), lease.clone()));
+        let lifecycle = Self { node: Arc::clone(&node), hooks, lives, maintenance };
         node.drain.advance(Readiness::Ready);
         lifecycle.hooks.after_start().await;
         Ok((node, lease, lifecycle))
@@ -108,7 +111,7 @@ impl Lifecycle {
     /// Stops in the order of the specification: what runs may end within the drain timeout, the rest goes back, the
     /// heartbeat is the last. However the store and the hooks behave, it ends.
     pub(super) async fn stop(self) {
-        let Self { node, hooks, lives } = self;
+        let Self { node, hooks, lives, mut maintenance } = self;
         let closing_time = node.options.timeout.cancel_grace.max(LEAST_CLOSING_TIME);
         let hook_time = node.options.execution.drain_timeout.max(LEAST_CLOSING_TIME);
         hooks.before_stop(hook_time).await;
@@ -123,6 +126,9 @@ impl Lifecycle {
             && timeout_at(end, hand_back_rest(&life.engine, &life.coordinator)).await.is_err()
         {
             tracing::warn!("the store does not answer; what this node holds is recovered after its lease");
+        }
+        if timeout_at(end, &mut maintenance).await.is_err() {
+            maintenance.abort();
         }
         node.clear_caches();
         if timeout_at(end, node.plugs.cluster.shutdown()).await.is_err() {

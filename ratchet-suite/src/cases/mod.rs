@@ -9,6 +9,7 @@ mod faults;
 mod gates;
 mod hostile;
 mod life_cycle;
+mod maintenance;
 mod queues;
 mod start_stop;
 mod submit;
@@ -27,6 +28,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
         gates::CASES,
         hostile::CASES,
         life_cycle::CASES,
+        maintenance::CASES,
         queues::CASES,
         start_stop::CASES,
         submit::CASES,
