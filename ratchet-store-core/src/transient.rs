@@ -27,7 +27,8 @@ pub fn delay(failed: u32, chance: f64) -> Duration {
     jittered(FIRST_DELAY, LONGEST_DELAY, failed, chance)
 }
 
-pub(crate) fn jittered(first: Duration, longest: Duration, failed: u32, chance: f64) -> Duration {
+/// Likewise between these two.
+pub fn jittered(first: Duration, longest: Duration, failed: u32, chance: f64) -> Duration {
     let doubled = 2_u32.saturating_pow(failed.saturating_sub(1));
     let full = first.saturating_mul(doubled).min(longest);
     full / 2 + (full / 2).mul_f64(chance.clamp(0.0, 1.0))

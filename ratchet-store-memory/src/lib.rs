@@ -16,15 +16,18 @@ mod query;
 mod record;
 mod recurring;
 mod state;
+mod wakeup;
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use ratchet_api::store::StoreInfo;
+use ratchet_api::spi::ClusterCoordinator;
+use ratchet_api::store::{Capabilities, StoreInfo};
 use ratchet_api::{JobId, Limits, StoreClock, StoreResult, Timestamp};
 
 use state::State;
+use wakeup::{MemoryCoordinator, Wakeups};
 
 /// A store in the memory of this process. Clones and [`connect`](Self::connect) share the data.
 ///
@@ -49,6 +52,7 @@ pub struct MemoryStore {
     state: Arc<Mutex<State>>,
     clock: StoreClock,
     limits: Limits,
+    wakeups: Arc<Wakeups>,
 }
 
 impl MemoryStore {
@@ -97,6 +101,16 @@ impl MemoryStore {
 impl StoreInfo for MemoryStore {
     fn name(&self) -> &'static str {
         "memory"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let mut capabilities = Capabilities::default();
+        capabilities.wakeups = true;
+        capabilities
+    }
+
+    fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
+        Some(Arc::new(MemoryCoordinator::new(Arc::clone(&self.wakeups))))
     }
 
     async fn database_time(&self) -> StoreResult<Timestamp> {

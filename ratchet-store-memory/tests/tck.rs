@@ -35,5 +35,5 @@ impl StoreHarness for MemoryHarness {
 }
 
 fn main() -> ExitCode {
-    Suite::new(MemoryHarness::default()).main()
+    Suite::new(MemoryHarness::default()).wakeups().main()
 }

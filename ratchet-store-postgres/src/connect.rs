@@ -11,6 +11,7 @@ use sqlx::postgres::PgConnectOptions;
 
 use crate::PostgresStore;
 use crate::driver::PgDriver;
+use crate::wakeup::Place;
 
 /// The driver keeps this many prepared statements a connection: more than the store has.
 const STATEMENT_CACHE: usize = 256;
@@ -50,6 +51,9 @@ pub struct PostgresOptions {
     pub limits: Limits,
     /// What stands between the store and the server.
     pub pooler: Pooler,
+    /// Whether nodes tell each other about new work by `LISTEN` and `NOTIFY`, over one more connection each. Else they find
+    /// it by polling.
+    pub wakeups: bool,
     /// The most connections at once. More than a few buy nothing.
     pub connections: usize,
     /// How long to wait for a free connection, and for the server to accept one.
@@ -68,6 +72,7 @@ impl Default for PostgresOptions {
             clock,
             limits,
             pooler: Pooler::None,
+            wakeups: true,
             connections,
             acquire_timeout,
             operation_timeout,
@@ -113,6 +118,8 @@ impl PostgresStore {
     }
 
     fn open(server: PgConnectOptions, options: PostgresOptions) -> StoreResult<Self> {
+        let wakeups = Place::new(server.clone(), options.pooler, &options.namespace);
+        let wakeups = options.wakeups.then_some(wakeups);
         let mut sql = SqlOptions::new(options.namespace);
         sql.clock = options.clock;
         sql.limits = options.limits;
@@ -120,7 +127,8 @@ impl PostgresStore {
         sql.acquire_timeout = options.acquire_timeout;
         sql.operation_timeout = options.operation_timeout;
         let driver = Arc::new(PgDriver::new(server, options.pooler));
-        Ok(Self { store: SqlStore::new("postgres", driver, &ratchet_store_core::texts!(), sql)? })
+        let store = SqlStore::new("postgres", driver, &ratchet_store_core::texts!(), sql)?;
+        Ok(Self { store, wakeups })
     }
 
     /// Closes the connections.
@@ -130,7 +138,7 @@ impl PostgresStore {
 }
 
 /// The driver's own error would repeat the URL, and with it the password.
-fn server(url: &str) -> StoreResult<PgConnectOptions> {
+pub(crate) fn server(url: &str) -> StoreResult<PgConnectOptions> {
     let server = PgConnectOptions::from_str(url)
         .map_err(|_| StoreError::invalid("connect", "the URL is not one of PostgreSQL"))?;
     let server = server.application_name("ratchet").statement_cache_capacity(STATEMENT_CACHE);

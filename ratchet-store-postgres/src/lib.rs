@@ -6,27 +6,71 @@
 //! - `queries/<area>/<name>.sql`: every statement, one a file, written for the schema `ratchet`;
 //! - `driver`: connections, values and cells; `session`: what is asked of them, poolers, plans;
 //! - `connect`: opening a store, and making its tables;
-//! - `enlist`: storing jobs inside a transaction of yours.
+//! - `enlist`: storing jobs inside a transaction of yours;
+//! - `wakeup`: telling other nodes about new work.
 
 mod connect;
 mod driver;
 mod enlist;
 mod rare;
 mod session;
+mod wakeup;
 
 pub use connect::{Pooler, PostgresOptions};
 pub use enlist::InPostgres;
 pub use ratchet_store_core::Namespace;
+pub use wakeup::PgNotifyCoordinator;
 
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ratchet_api::spi::ClusterCoordinator;
+use ratchet_api::store::{Capabilities, StoreInfo};
+use ratchet_api::{StoreResult, Timestamp};
 use ratchet_store_core::SqlStore;
 
 /// A store in one schema of a PostgreSQL database.
-#[derive(Debug)]
 pub struct PostgresStore {
     store: SqlStore,
+    /// `None` if nobody is to be told about new work.
+    wakeups: Option<wakeup::Place>,
+}
+
+#[async_trait]
+impl StoreInfo for PostgresStore {
+    fn name(&self) -> &'static str {
+        self.store.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let mut capabilities = self.store.capabilities();
+        capabilities.wakeups = self.wakeups.is_some();
+        capabilities
+    }
+
+    fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
+        let place = self.wakeups.clone()?;
+        Some(Arc::new(PgNotifyCoordinator::at(place)))
+    }
+
+    async fn database_time(&self) -> StoreResult<Timestamp> {
+        self.store.database_time().await
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self.store.as_any()
+    }
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.store.fmt(f)
+    }
 }
 
 ratchet_api::delegate_store!(PostgresStore => store:
-    StoreInfo, JobCrudStore, JobClaimStore, JobTerminalStore, JobRetryStore, JobPauseStore, JobBatchStatusStore,
+    JobCrudStore, JobClaimStore, JobTerminalStore, JobRetryStore, JobPauseStore, JobBatchStatusStore,
     JobBulkStore, BatchStore, NodeStore, LockStore, ArchiveStore, ExecutionStore, JobLogStore, TagStore,
     WorkflowConditionStore, BatchMetricsStore, DlqAlertStore, ResourcePermitStore, RecurringStore, JobQueryStore);

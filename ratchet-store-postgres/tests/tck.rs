@@ -13,5 +13,5 @@ const NOT_YET_BUILT: &[&str] = &[];
 
 fn main() -> ExitCode {
     let harness = PgHarness { variable: common::URL, pooler: Pooler::None };
-    Suite::new(harness).not_yet_built(NOT_YET_BUILT).main()
+    Suite::new(harness).not_yet_built(NOT_YET_BUILT).wakeups().main()
 }

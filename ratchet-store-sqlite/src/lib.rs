@@ -14,26 +14,69 @@
 //! - `queries/<area>/<name>.sql`: every operation as a script, written for the schema `ratchet`;
 //! - `driver`: connections, values and cells; `packed`: many rows in one cell;
 //! - `open`: opening a file, and making its tables;
-//! - `enlist`: storing jobs inside a transaction of yours.
+//! - `enlist`: storing jobs inside a transaction of yours;
+//! - `wakeup`: telling other processes about new work.
 
 mod driver;
 mod enlist;
 mod open;
 mod packed;
+mod wakeup;
 
 pub use enlist::InSqlite;
 pub use open::{Durability, SqliteOptions};
 pub use ratchet_store_core::Namespace;
 
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ratchet_api::spi::ClusterCoordinator;
+use ratchet_api::store::{Capabilities, StoreInfo};
+use ratchet_api::{StoreResult, Timestamp};
 use ratchet_store_core::SqlStore;
 
 /// A store in a file of SQLite.
-#[derive(Debug)]
 pub struct SqliteStore {
     store: SqlStore,
+    /// `None` if nobody is to be told about new work.
+    wakeups: Option<wakeup::Place>,
+}
+
+#[async_trait]
+impl StoreInfo for SqliteStore {
+    fn name(&self) -> &'static str {
+        self.store.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let mut capabilities = self.store.capabilities();
+        capabilities.wakeups = self.wakeups.is_some();
+        capabilities
+    }
+
+    fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
+        let place = self.wakeups.clone()?;
+        Some(Arc::new(wakeup::FileCoordinator::new(place)))
+    }
+
+    async fn database_time(&self) -> StoreResult<Timestamp> {
+        self.store.database_time().await
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self.store.as_any()
+    }
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.store.fmt(f)
+    }
 }
 
 ratchet_api::delegate_store!(SqliteStore => store:
-    StoreInfo, JobCrudStore, JobClaimStore, JobTerminalStore, JobRetryStore, JobPauseStore, JobBatchStatusStore,
+    JobCrudStore, JobClaimStore, JobTerminalStore, JobRetryStore, JobPauseStore, JobBatchStatusStore,
     JobBulkStore, BatchStore, NodeStore, LockStore, ArchiveStore, ExecutionStore, JobLogStore, TagStore,
     WorkflowConditionStore, BatchMetricsStore, DlqAlertStore, ResourcePermitStore, RecurringStore, JobQueryStore);

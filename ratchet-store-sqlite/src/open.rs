@@ -12,8 +12,8 @@ use ratchet_store_core::{
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
 
-use crate::SqliteStore;
 use crate::driver::SqliteDriver;
+use crate::{SqliteStore, wakeup};
 
 const OP: &str = "open";
 
@@ -52,6 +52,8 @@ pub struct SqliteOptions {
     pub clock: StoreClock,
     /// How big the parts of a job may be.
     pub limits: Limits,
+    /// Whether processes on the file tell each other about new work, by a small file beside it. Else they find it by polling.
+    pub wakeups: bool,
     /// Connections for reading, beside the one that writes.
     pub readers: usize,
     /// How long one try to write waits for a writer of another process. A try that fails is followed by a few more.
@@ -71,6 +73,7 @@ impl Default for SqliteOptions {
             durability: Durability::default(),
             clock,
             limits,
+            wakeups: true,
             readers: 4,
             busy_timeout: Duration::from_secs(10),
             // Everybody in this process waits for one writer.
@@ -104,6 +107,7 @@ impl SqliteStore {
         place.make_ready(&file).await?;
         migrator(file.clone(), options.namespace.clone())?.ensure(true).await?;
 
+        let wakeups = options.wakeups.then(|| wakeup::Place::beside(&place.0, &options.namespace));
         let mut sql = SqlOptions::new(options.namespace);
         sql.clock = options.clock;
         sql.limits = options.limits;
@@ -112,7 +116,8 @@ impl SqliteStore {
         sql.acquire_timeout = options.acquire_timeout;
         sql.operation_timeout = options.operation_timeout;
         let driver = Arc::new(SqliteDriver::new(&file, &sql.namespace)?);
-        Ok(Self { store: SqlStore::new("sqlite", driver, &ratchet_store_core::texts!(), sql)? })
+        let store = SqlStore::new("sqlite", driver, &ratchet_store_core::texts!(), sql)?;
+        Ok(Self { store, wakeups })
     }
 
     /// What makes the tables and brings them up to date. Opening a store does so by itself.

@@ -18,7 +18,7 @@ const NOT_YET_BUILT: &[&str] = &[];
 
 fn main() -> ExitCode {
     let dir = TempDir::with_prefix("ratchet-tck-").expect("there is room for files");
-    Suite::new(SqliteHarness(dir)).not_yet_built(NOT_YET_BUILT).main()
+    Suite::new(SqliteHarness(dir)).not_yet_built(NOT_YET_BUILT).wakeups().main()
 }
 
 struct SqliteHarness(TempDir);
@@ -42,7 +42,7 @@ impl StoreHarness for SqliteHarness {
 }
 
 fn remove(file: &Path) {
-    for end in ["", "-wal", "-shm"] {
+    for end in ["", "-wal", "-shm", "-wakeup"] {
         let mut part = file.as_os_str().to_owned();
         part.push(end);
         // What is not there need not go.

@@ -4,22 +4,22 @@ use futures::future::BoxFuture;
 
 use crate::Fixture;
 
-/// One behaviour that every store shows.
+/// One behaviour that every implementation shows; `F` is what its body works with.
 #[derive(Clone, Copy)]
-pub struct Case {
+pub struct Case<F = Fixture> {
     /// The file it lives in.
     pub area: &'static str,
     /// The function's name: a sentence.
     pub name: &'static str,
-    /// The contract ids of `ratchet_api::store` that it shows.
+    /// The contract ids of `ratchet_api` that it shows.
     pub proves: &'static [&'static str],
     /// The numbers of `docs/requirements.md` that it shows, at most three.
     pub shows: &'static [u16],
     /// Its body.
-    pub run: fn(Fixture) -> BoxFuture<'static, ()>,
+    pub run: fn(F) -> BoxFuture<'static, ()>,
 }
 
-impl Case {
+impl<F> Case<F> {
     /// `area::name`, as `cargo test` prints it.
     pub fn id(&self) -> String {
         format!("{}::{}", self.area, self.name)
@@ -28,9 +28,10 @@ impl Case {
 
 /// Lists the cases of an area: `function: ["contract.id", …] [S-number …];`
 macro_rules! cases {
-    ($area:literal; $($name:ident: [$($proves:literal),* $(,)?] [$($shows:literal)*];)*) => {
+    ($area:literal; $($rest:tt)*) => { $crate::case::cases! { $area with $crate::Fixture; $($rest)* } };
+    ($area:literal with $fixture:ty; $($name:ident: [$($proves:literal),* $(,)?] [$($shows:literal)*];)*) => {
         /// The cases of this area.
-        pub const CASES: &[$crate::Case] = &[$($crate::Case {
+        pub const CASES: &[$crate::Case<$fixture>] = &[$($crate::Case {
             area: $area,
             name: stringify!($name),
             proves: &[$($proves),*],

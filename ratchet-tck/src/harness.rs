@@ -19,6 +19,7 @@ pub trait StoreHarness: Send + Sync + 'static {
 }
 
 type Close = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send + Sync>;
+type InterruptFn = Arc<dyn Fn() -> BoxFuture<'static, StoreResult<()>> + Send + Sync>;
 type SpoilFn = Arc<dyn Fn(JobId, Spoil) -> BoxFuture<'static, StoreResult<()>> + Send + Sync>;
 
 /// An isolated place for one case: a schema, a database, a file.
@@ -26,6 +27,7 @@ pub struct Namespace {
     name: String,
     close: Option<Close>,
     spoil: Option<SpoilFn>,
+    interrupt: Option<InterruptFn>,
 }
 
 /// A way to damage a stored row behind the store's back.
@@ -40,7 +42,7 @@ pub enum Spoil {
 impl Namespace {
     /// A place with this name.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), close: None, spoil: None }
+        Self { name: name.into(), close: None, spoil: None, interrupt: None }
     }
 
     /// Cleans up after the case, whether it passed or not.
@@ -63,6 +65,16 @@ impl Namespace {
         self
     }
 
+    /// Makes every node lose wakeups for a moment, as by cutting its connection, so that the suite can see it recover.
+    #[must_use]
+    pub fn on_interrupt<F>(mut self, interrupt: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = StoreResult<()>> + Send + 'static,
+    {
+        self.interrupt = Some(Arc::new(move || Box::pin(interrupt())));
+        self
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
@@ -70,6 +82,10 @@ impl Namespace {
 
     pub(crate) fn spoiler(&self) -> Option<SpoilFn> {
         self.spoil.clone()
+    }
+
+    pub(crate) fn interrupter(&self) -> Option<InterruptFn> {
+        self.interrupt.clone()
     }
 
     pub(crate) async fn close(mut self) {

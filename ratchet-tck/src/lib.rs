@@ -1,4 +1,4 @@
-//! One conformance suite for every Ratchet store. How to certify a store:
+//! One conformance suite for every Ratchet store, coordinator and identity provider. How to certify a store:
 //!
 //! 1. Implement [`StoreHarness`]: make an empty, isolated namespace, and connect to it.
 //! 2. Add an integration test with `harness = false` whose `main` hands the harness to [`Suite`]:
@@ -16,13 +16,18 @@
 //!    ```
 //! 3. `cargo test` prints one line for each behaviour: `claim::two_nodes_claim_disjoint_jobs ... ok`.
 //!
+//! Likewise for what else can be replaced and is easy to get wrong: [`coordinator::Suite`] for a `ClusterCoordinator`,
+//! [`identity::Suite`] for a `NodeIdentityProvider`.
+//!
 //! A case is a plain function in [`cases`]. It names the contract ids of `ratchet_api::store` that it shows, and the
 //! numbers of `docs/requirements.md`. Each runs in a namespace of its own, on a clock of its own, and never sleeps.
 
 mod case;
 pub mod cases;
+pub mod coordinator;
 pub mod fixture;
 mod harness;
+pub mod identity;
 mod suite;
 
 pub use case::Case;

@@ -9,7 +9,7 @@ use futures::FutureExt;
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime::Builder;
 
-use crate::{Case, Fixture, StoreHarness, cases};
+use crate::{Case, Fixture, StoreHarness, cases, coordinator};
 
 /// Why a case failed.
 #[derive(Clone, Debug)]
@@ -19,12 +19,13 @@ pub struct CaseFailure(pub String);
 pub struct Suite {
     harness: Arc<dyn StoreHarness>,
     not_yet_built: &'static [&'static str],
+    wakeups: bool,
 }
 
 impl Suite {
     /// Every case against this harness.
     pub fn new(harness: impl StoreHarness) -> Self {
-        Self { harness: Arc::new(harness), not_yet_built: &[] }
+        Self { harness: Arc::new(harness), not_yet_built: &[], wakeups: false }
     }
 
     /// Cases (`area::name`) or whole areas (`area`) that the store does not pass yet because something is not built.
@@ -32,6 +33,13 @@ impl Suite {
     #[must_use]
     pub const fn not_yet_built(mut self, cases: &'static [&'static str]) -> Self {
         self.not_yet_built = cases;
+        self
+    }
+
+    /// Also the cases of [`coordinator`], for a store that offers one.
+    #[must_use]
+    pub const fn wakeups(mut self) -> Self {
+        self.wakeups = true;
         self
     }
 
@@ -54,31 +62,47 @@ impl Suite {
             })
             .with_ignored_flag(!self.is_built(case))
         });
-        libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+        let mut trials: Vec<Trial> = trials.collect();
+        if self.wakeups {
+            let coordinators = coordinator::OfStore(Arc::clone(&self.harness));
+            trials.extend(coordinator::Suite::new(coordinators).trials());
+        }
+        libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
     }
 }
 
 /// Runs one case in a namespace and a runtime of its own.
 pub fn run_case(harness: &Arc<dyn StoreHarness>, case: &Case) -> Result<(), CaseFailure> {
+    in_runtime(async {
+        let namespace = harness.namespace().await.map_err(|error| CaseFailure(describe(&error)))?;
+        let fixture = Fixture::new(Arc::clone(harness), namespace);
+        let closing = fixture.clone();
+        let outcome = outcome_of((case.run)(fixture)).await;
+        closing.close().await;
+        outcome
+    })
+}
+
+/// Runs a case in a runtime of its own.
+pub(crate) fn in_runtime(case: impl Future<Output = Result<(), CaseFailure>>) -> Result<(), CaseFailure> {
     let runtime = Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|error| CaseFailure(format!("no runtime: {error}")))?;
-    let result = runtime.block_on(async {
-        let namespace = harness.namespace().await.map_err(|error| CaseFailure(describe(&error)))?;
-        let fixture = Fixture::new(Arc::clone(harness), namespace);
-        let closing = fixture.clone();
-        let outcome = AssertUnwindSafe((case.run)(fixture)).catch_unwind().await;
-        closing.close().await;
-        outcome.map_err(|panic| CaseFailure(panic_text(panic.as_ref())))
-    });
+    let result = runtime.block_on(case);
     // A case that was caught may leave tasks behind; they must not keep the process.
     runtime.shutdown_background();
     result
 }
 
-fn describe(error: &dyn std::error::Error) -> String {
+/// What became of the body of a case.
+pub(crate) async fn outcome_of(body: impl Future<Output = ()>) -> Result<(), CaseFailure> {
+    let outcome = AssertUnwindSafe(body).catch_unwind().await;
+    outcome.map_err(|panic| CaseFailure(panic_text(panic.as_ref())))
+}
+
+pub(crate) fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -1,6 +1,6 @@
 //! Holds the store contract against the cases of the suite: `cargo xtask tck --contracts`.
 //!
-//! The contract is prose in `ratchet-api/src/store/*.rs`: bullets below `# Contract`, each with an id. A
+//! The contract is prose in `ratchet-api/src/store/*.rs`, and in the plug points that have a suite: bullets below `# Contract`, each with an id. A
 //! promise that no case shows, and a case that shows no promise, are both mistakes.
 
 use std::{
@@ -13,6 +13,9 @@ use anyhow::{Context, Result, bail};
 
 /// The most requirement numbers that one case may name: more means that it shows too much at once.
 const MOST_NUMBERS: usize = 3;
+
+/// Plug points with a suite of their own.
+const PLUGS: [&str; 2] = ["ratchet-api/src/spi/cluster.rs", "ratchet-api/src/spi/identity.rs"];
 
 /// One source file of the contract.
 #[derive(Debug)]
@@ -75,7 +78,10 @@ pub(crate) struct Review {
 
 /// Checks the checkout; an error if anything is amiss.
 pub(crate) fn run(workspace: &Path) -> Result<()> {
-    let cases: Vec<CaseFacts> = ratchet_tck::cases::all().map(CaseFacts::of).collect();
+    let stores = ratchet_tck::cases::all().map(CaseFacts::of);
+    let coordinators = ratchet_tck::coordinator::CASES.iter().map(CaseFacts::of);
+    let identities = ratchet_tck::identity::CASES.iter().map(CaseFacts::of);
+    let cases: Vec<CaseFacts> = stores.chain(coordinators).chain(identities).collect();
     let review = review(&sources(workspace)?, &cases);
     for problem in &review.problems {
         println!("{problem}");
@@ -88,7 +94,7 @@ pub(crate) fn run(workspace: &Path) -> Result<()> {
 }
 
 impl CaseFacts {
-    fn of(case: &ratchet_tck::Case) -> Self {
+    fn of<F>(case: &ratchet_tck::Case<F>) -> Self {
         Self {
             id: case.id(),
             proves: case.proves.iter().map(|id| (*id).to_owned()).collect(),
@@ -108,6 +114,9 @@ fn sources(workspace: &Path) -> Result<Vec<Source>> {
             let path = file.strip_prefix(workspace).unwrap_or(&file).to_owned();
             sources.push(Source { path, text: fs::read_to_string(&file)? });
         }
+    }
+    for plug in PLUGS {
+        sources.push(Source { path: plug.into(), text: fs::read_to_string(workspace.join(plug))? });
     }
     sources.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(sources)

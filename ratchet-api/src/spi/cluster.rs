@@ -10,7 +10,9 @@ pub type WakeupListener = Arc<dyn Fn() + Send + Sync>;
 /// Tells other nodes about new work. Incubating.
 ///
 /// A wakeup is only a hint: losing one costs a poll delay, never a job, so any pub/sub will do, best effort. It
-/// carries no data but the priority. The default tells nobody; local wakeups are delivered by the engine itself.
+/// carries no data but the priority. The default is what the store offers
+/// ([`StoreInfo::coordinator`](crate::store::StoreInfo::coordinator)); without that, nobody is told. Wakeups in the same
+/// node never come this way: the engine delivers them itself. `ratchet-tck` has a suite for implementations.
 #[async_trait]
 pub trait ClusterCoordinator: Send + Sync + 'static {
     /// Tells the other nodes that work of this priority was committed.

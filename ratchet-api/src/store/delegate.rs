@@ -72,6 +72,11 @@ macro_rules! __delegate_part {
             fn capabilities(&self) -> $crate::store::Capabilities {
                 self.$inner.capabilities()
             }
+            fn coordinator(
+                &self,
+            ) -> ::std::option::Option<::std::sync::Arc<dyn $crate::spi::ClusterCoordinator>> {
+                self.$inner.coordinator()
+            }
             async fn database_time(&self) -> $crate::StoreResult<$crate::Timestamp> {
                 self.$inner.database_time().await
             }

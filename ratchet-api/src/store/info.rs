@@ -1,9 +1,11 @@
 //! What a store says about itself.
 
 use std::any::Any;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use crate::spi::ClusterCoordinator;
 use crate::{StoreResult, Timestamp};
 
 /// What a store can do beyond the contract.
@@ -12,7 +14,7 @@ use crate::{StoreResult, Timestamp};
 pub struct Capabilities {
     /// Jobs can be submitted inside a transaction of the user: see [`Enlist`](crate::Enlist).
     pub enlist: bool,
-    /// The store can tell other nodes about new work.
+    /// The store can tell other nodes about new work: it has a [`coordinator`](StoreInfo::coordinator).
     pub wakeups: bool,
 }
 
@@ -25,6 +27,12 @@ pub trait StoreInfo: Send + Sync + 'static {
     /// What it can do beyond the contract.
     fn capabilities(&self) -> Capabilities {
         Capabilities::default()
+    }
+
+    /// Tells the other nodes on the same data about new work, by means that the store has anyway. A new one at each call,
+    /// since a node has its own. The engine takes it unless it is given another.
+    fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
+        None
     }
 
     /// The present by the clock that decides.

@@ -102,7 +102,7 @@ pub struct SchedulerBuilder {
     pub(super) resilience: Option<Arc<dyn ResilienceStrategy>>,
     pub(super) sanitizer: Option<Arc<dyn ErrorSanitizer>>,
     pub(super) executor: Option<Arc<dyn ExecutorProvider>>,
-    pub(super) cluster: Arc<dyn ClusterCoordinator>,
+    pub(super) cluster: Option<Arc<dyn ClusterCoordinator>>,
     pub(super) invocation: Arc<dyn JobInvocationResolver>,
     pub(super) identity: Arc<dyn NodeIdentityProvider>,
     pub(super) principal: Option<Arc<dyn CallerPrincipalResolver>>,
@@ -132,7 +132,7 @@ impl SchedulerBuilder {
             resilience: None,
             sanitizer: None,
             executor: None,
-            cluster: Arc::new(NoOpClusterCoordinator::default()),
+            cluster: None,
             invocation: Arc::new(JsonInvocationResolver),
             identity: Arc::new(DefaultNodeIdentity::default()),
             principal: None,
@@ -233,9 +233,9 @@ impl SchedulerBuilder {
         self
     }
 
-    /// Tells other nodes about new work.
+    /// Tells other nodes about new work. The default is the store's own way, if it has one.
     pub fn cluster(mut self, coordinator: impl ClusterCoordinator) -> Self {
-        self.cluster = Arc::new(coordinator);
+        self.cluster = Some(Arc::new(coordinator));
         self
     }
 
@@ -308,6 +308,7 @@ impl SchedulerBuilder {
     /// A client with the same settings, that runs nothing.
     pub(super) fn into_client(self) -> Client {
         Client::new(Parts {
+            cluster: self.cluster_or_default(),
             policy: self.policy.unwrap_or_else(|| Arc::new(AllowAll)),
             sanitizer: self
                 .sanitizer
@@ -316,7 +317,6 @@ impl SchedulerBuilder {
             options: self.options,
             principal: self.principal,
             trace: self.trace,
-            cluster: self.cluster,
             events: self.events,
             stop: Arc::new(|_| {}),
             bell: Arc::default(),
@@ -381,6 +381,11 @@ impl SchedulerBuilder {
 
     pub(super) fn sanitizer(&self) -> Arc<dyn ErrorSanitizer> {
         self.sanitizer.clone().unwrap_or_else(|| Arc::new(DefaultErrorSanitizer::new(&self.options.security)))
+    }
+
+    pub(super) fn cluster_or_default(&self) -> Arc<dyn ClusterCoordinator> {
+        let given = self.cluster.clone().or_else(|| self.store.coordinator());
+        given.unwrap_or_else(|| Arc::new(NoOpClusterCoordinator::default()))
     }
 
     pub(super) fn executor_or_default(&mut self) -> Arc<dyn ExecutorProvider> {

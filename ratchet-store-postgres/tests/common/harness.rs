@@ -28,10 +28,11 @@ impl StoreHarness for PgHarness {
     async fn namespace(&self) -> StoreResult<Namespace> {
         let name = format!("tck_{:032x}", rand::random::<u128>());
         PostgresStore::migrator(&self.url()?, Schema::schema(&name)?)?.migrate(|_| {}).await?;
-        let (dropped, spoiled) = (Schema::schema(&name)?, name.clone());
+        let (dropped, spoiled, cut) = (Schema::schema(&name)?, name.clone(), name.clone());
         Ok(Namespace::new(name)
             .on_close(move || async move { drop_schema(&dropped).await })
-            .on_spoil(move |job, how| spoil(spoiled.clone(), job, how)))
+            .on_spoil(move |job, how| spoil(spoiled.clone(), job, how))
+            .on_interrupt(move || cut_wakeups(cut.clone())))
     }
 
     async fn connect(&self, namespace: &Namespace, clock: StoreClock) -> StoreResult<Arc<dyn JobStore>> {
@@ -42,6 +43,15 @@ impl StoreHarness for PgHarness {
         options.connections = 3;
         Ok(Arc::new(PostgresStore::connect(&self.url()?, options).await?))
     }
+}
+
+/// Ends the connections over which the nodes of a schema tell each other about new work.
+pub(crate) async fn cut_wakeups(schema: String) -> StoreResult<()> {
+    let mut connection = PgConnection::connect(&url()).await.expect("the server answers");
+    let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = $1";
+    let cut = sqlx::query_scalar::<_, i64>(cut).bind(format!("ratchet-wakeup {schema}"));
+    assert!(cut.fetch_one(&mut connection).await.expect("an answer") > 0, "nobody is connected");
+    Ok(())
 }
 
 /// Writes a word that nobody knows into the description of a job.

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::thread;
 
 use sqlx::postgres::PgConnectOptions;
@@ -23,6 +23,9 @@ pub(crate) enum Cut {
 pub(crate) struct Proxy {
     pub(crate) url: String,
     cut: Arc<AtomicU8>,
+    /// Connections with a smaller number are silent.
+    silent: Arc<AtomicUsize>,
+    opened: Arc<AtomicUsize>,
 }
 
 impl Proxy {
@@ -33,17 +36,29 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("a port").port();
         let cut = Arc::new(AtomicU8::new(Cut::Never as u8));
-        let order = Arc::clone(&cut);
+        let (silent, opened) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (order, silence, count) = (Arc::clone(&cut), Arc::clone(&silent), Arc::clone(&opened));
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let server = TcpStream::connect((target.0.as_str(), target.1)).expect("the server answers");
-                pass_on(&client, &server, &order);
+                let mute = Mute { number: count.fetch_add(1, Ordering::SeqCst), below: Arc::clone(&silence) };
+                pass_on(&client, &server, &order, &mute);
             }
         });
         let user = server.get_username();
         let database = server.get_database().unwrap_or(user);
         // What is encrypted cannot be cut at the right place.
-        Self { url: format!("postgres://{user}@127.0.0.1:{port}/{database}?sslmode=disable"), cut }
+        Self {
+            url: format!("postgres://{user}@127.0.0.1:{port}/{database}?sslmode=disable"),
+            cut,
+            silent,
+            opened,
+        }
+    }
+
+    /// Nothing more comes over the connections that are open now, and nobody is told so: a cable that was pulled.
+    pub(crate) fn silence(&self) {
+        self.silent.store(self.opened.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 
     /// Cuts one connection, once.
@@ -52,12 +67,25 @@ impl Proxy {
     }
 }
 
-fn pass_on(client: &TcpStream, server: &TcpStream, order: &Arc<AtomicU8>) {
+/// Whether a connection is silent.
+#[derive(Clone)]
+struct Mute {
+    number: usize,
+    below: Arc<AtomicUsize>,
+}
+
+impl Mute {
+    fn is_on(&self) -> bool {
+        self.number < self.below.load(Ordering::SeqCst)
+    }
+}
+
+fn pass_on(client: &TcpStream, server: &TcpStream, order: &Arc<AtomicU8>, mute: &Mute) {
     let both = || (client.try_clone().expect("a handle"), server.try_clone().expect("a handle"));
-    let ((from, to), cut) = (both(), Arc::clone(order));
-    thread::spawn(move || ended(&from, &to, requests(&from, &to, &cut)));
-    let ((to, from), cut) = (both(), Arc::clone(order));
-    thread::spawn(move || ended(&to, &from, answers(&from, &to, &cut)));
+    let ((from, to), cut, off) = (both(), Arc::clone(order), mute.clone());
+    thread::spawn(move || ended(&from, &to, requests(&from, &to, &cut, &off)));
+    let ((to, from), cut, off) = (both(), Arc::clone(order), mute.clone());
+    thread::spawn(move || ended(&to, &from, answers(&from, &to, &cut, &off)));
 }
 
 /// However one direction ended, the other one has nothing to do any more.
@@ -72,22 +100,25 @@ fn take(order: &AtomicU8, cut: Cut) -> bool {
     order.compare_exchange(cut as u8, never, Ordering::SeqCst, Ordering::SeqCst).is_ok()
 }
 
-fn requests(mut client: &TcpStream, mut server: &TcpStream, order: &AtomicU8) -> io::Result<()> {
+fn requests(mut client: &TcpStream, mut server: &TcpStream, order: &AtomicU8, mute: &Mute) -> io::Result<()> {
     let mut buffer = vec![0; 1 << 16];
     loop {
         let length = client.read(&mut buffer)?;
         if length == 0 || take(order, Cut::BeforeRequest) {
             return Ok(());
         }
-        server.write_all(&buffer[..length])?;
+        if !mute.is_on() {
+            server.write_all(&buffer[..length])?;
+        }
     }
 }
 
 /// Passes on the server's messages in groups, as far as each `ReadyForQuery`. A group that tells of a finished command
 /// while no transaction is open means that something is committed.
-fn answers(mut server: &TcpStream, mut client: &TcpStream, order: &AtomicU8) -> io::Result<()> {
+fn answers(mut server: &TcpStream, mut client: &TcpStream, order: &AtomicU8, mute: &Mute) -> io::Result<()> {
     const COMMAND_COMPLETE: u8 = b'C';
     const READY: u8 = b'Z';
+    const NOTICE: u8 = b'A';
     const NO_TRANSACTION: &[u8] = b"I";
     let (mut group, mut complete) = (Vec::new(), false);
     loop {
@@ -99,11 +130,14 @@ fn answers(mut server: &TcpStream, mut client: &TcpStream, order: &AtomicU8) -> 
         group.extend(head);
         group.extend(&body);
         complete |= kind == COMMAND_COMPLETE;
-        if kind == READY {
-            if complete && body == NO_TRANSACTION && take(order, Cut::AfterCommit) {
+        // A notice stands for itself between two answers.
+        if kind == READY || (kind == NOTICE && group.len() == head.len() + body.len()) {
+            if kind == READY && complete && body == NO_TRANSACTION && take(order, Cut::AfterCommit) {
                 return Ok(());
             }
-            client.write_all(&group)?;
+            if !mute.is_on() {
+                client.write_all(&group)?;
+            }
             (group, complete) = (Vec::new(), false);
         }
     }

@@ -96,7 +96,13 @@ pub(crate) fn run(command: &RequirementsCommand, workspace: &Path) -> Result<()>
 
 /// Cases of the suite and marked unit tests.
 fn tests(workspace: &Path) -> Result<Vec<Test>> {
-    let cases = ratchet_tck::cases::all().map(|case| Test { id: case.id(), numbers: case.shows.to_vec() });
+    fn facts<F>(case: &ratchet_tck::Case<F>) -> Test {
+        Test { id: case.id(), numbers: case.shows.to_vec() }
+    }
+    let stores = ratchet_tck::cases::all().map(facts);
+    let coordinators = ratchet_tck::coordinator::CASES.iter().map(facts);
+    let identities = ratchet_tck::identity::CASES.iter().map(facts);
+    let cases = stores.chain(coordinators).chain(identities);
     Ok(cases.chain(sources::scan(workspace)?).collect())
 }
 

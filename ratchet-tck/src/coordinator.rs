@@ -1,0 +1,305 @@
+//! The suite for a [`ClusterCoordinator`]: implement [`CoordinatorHarness`], hand it to [`Suite`] in an integration test with
+//! `harness = false`, and `cargo test` prints one line for each behaviour.
+//!
+//! ```no_run
+//! # struct MyHarness;
+//! # #[async_trait::async_trait] impl ratchet_tck::coordinator::CoordinatorHarness for MyHarness {
+//! #   async fn cluster(&self) -> ratchet_api::StoreResult<ratchet_tck::Namespace> { unreachable!() }
+//! #   async fn node(&self, _: &ratchet_tck::Namespace)
+//! #     -> ratchet_api::StoreResult<std::sync::Arc<dyn ratchet_api::spi::ClusterCoordinator>> { unreachable!() }
+//! # }
+//! fn main() -> std::process::ExitCode {
+//!     ratchet_tck::coordinator::Suite::new(MyHarness).main()
+//! }
+//! ```
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::join_all;
+use libtest_mimic::{Arguments, Failed, Trial};
+use ratchet_api::spi::{ClusterCoordinator, WakeupListener};
+use ratchet_api::{JobPriority, StoreClock, StoreResult};
+use tokio::sync::watch;
+
+use crate::case::cases;
+use crate::suite::{describe, in_runtime, outcome_of};
+use crate::{Case, CaseFailure, Namespace, StoreHarness};
+
+cases! { "coordinator" with Cluster;
+    a_notice_reaches_every_other_node: ["cluster.delivered"] [122 123 125];
+    every_listener_of_a_node_is_called: ["cluster.delivered"] [122];
+    every_priority_is_told: ["cluster.delivered"] [122];
+    a_node_that_joins_later_hears_what_follows: ["cluster.delivered"] [125];
+    telling_nobody_is_no_error: ["cluster.best_effort"] [125];
+    nodes_that_are_gone_hold_nobody_up: ["cluster.best_effort"] [125];
+    many_notices_are_told_at_most_once_each: ["cluster.coalesced"] [];
+    a_notice_after_many_is_not_swallowed: ["cluster.coalesced", "cluster.delivered"] [];
+    after_a_gap_listeners_are_called_without_a_notice: ["cluster.gap"] [];
+    after_a_gap_notices_are_delivered_again: ["cluster.gap", "cluster.delivered"] [];
+    nobody_is_called_after_a_shutdown: ["cluster.shutdown"] [];
+    a_coordinator_that_is_shut_down_stays_harmless: ["cluster.shutdown", "cluster.best_effort"] [];
+}
+
+/// How long a wakeup may take before it counts as lost: longer than any way to deliver one needs, however busy the machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Makes coordinators for the suite. If notices can be lost, the cluster says how: [`Namespace::on_interrupt`].
+#[async_trait]
+pub trait CoordinatorHarness: Send + Sync + 'static {
+    /// A cluster without nodes, of which no other case hears. A missing server is an error that names the variable to set.
+    async fn cluster(&self) -> StoreResult<Namespace>;
+
+    /// One more node of the cluster: a coordinator of its own.
+    async fn node(&self, cluster: &Namespace) -> StoreResult<Arc<dyn ClusterCoordinator>>;
+}
+
+/// The coordinators that a store offers.
+pub(crate) struct OfStore(pub(crate) Arc<dyn StoreHarness>);
+
+#[async_trait]
+impl CoordinatorHarness for OfStore {
+    async fn cluster(&self) -> StoreResult<Namespace> {
+        self.0.namespace().await
+    }
+
+    async fn node(&self, cluster: &Namespace) -> StoreResult<Arc<dyn ClusterCoordinator>> {
+        let store = self.0.connect(cluster, StoreClock::Server).await?;
+        assert!(store.capabilities().wakeups, "the store does not say that it has wakeups");
+        Ok(store.coordinator().expect("the store offers a coordinator"))
+    }
+}
+
+/// The suite for one coordinator.
+pub struct Suite {
+    harness: Arc<dyn CoordinatorHarness>,
+}
+
+impl Suite {
+    /// Every case against this harness.
+    pub fn new(harness: impl CoordinatorHarness) -> Self {
+        Self { harness: Arc::new(harness) }
+    }
+
+    /// Runs as a test binary with the usual arguments of `cargo test`.
+    pub fn main(self) -> ExitCode {
+        libtest_mimic::run(&Arguments::from_args(), self.trials()).exit_code()
+    }
+
+    /// The cases, for a test binary that has more of them.
+    pub fn trials(&self) -> Vec<Trial> {
+        let trial = |case: &'static Case<Cluster>| {
+            let harness = Arc::clone(&self.harness);
+            Trial::test(case.id(), move || run_case(harness, case).map_err(|failure| Failed::from(failure.0)))
+        };
+        CASES.iter().map(trial).collect()
+    }
+}
+
+/// Runs one case on a cluster and in a runtime of its own.
+fn run_case(harness: Arc<dyn CoordinatorHarness>, case: &Case<Cluster>) -> Result<(), CaseFailure> {
+    in_runtime(async {
+        let namespace = harness.cluster().await.map_err(|error| CaseFailure(describe(&error)))?;
+        let namespace = Arc::new(namespace);
+        let outcome = outcome_of((case.run)(Cluster { harness, namespace: Arc::clone(&namespace) })).await;
+        if let Some(namespace) = Arc::into_inner(namespace) {
+            namespace.close().await;
+        }
+        outcome
+    })
+}
+
+/// What a case works with.
+pub struct Cluster {
+    harness: Arc<dyn CoordinatorHarness>,
+    namespace: Arc<Namespace>,
+}
+
+impl Cluster {
+    async fn coordinator(&self) -> Arc<dyn ClusterCoordinator> {
+        self.harness.node(&self.namespace).await.expect("a node joins")
+    }
+
+    async fn listening(&self) -> Listening {
+        let node = Listening { coordinator: self.coordinator().await, calls: watch::Sender::new(0) };
+        node.coordinator.register_wakeup_listener(node.listener()).await.expect("it listens");
+        node
+    }
+
+    /// `false` if nothing can be lost.
+    async fn interrupt(&self) -> bool {
+        let Some(interrupt) = self.namespace.interrupter() else { return false };
+        interrupt().await.expect("the connections are cut");
+        true
+    }
+}
+
+/// A node that counts its wakeups.
+struct Listening {
+    coordinator: Arc<dyn ClusterCoordinator>,
+    calls: watch::Sender<usize>,
+}
+
+impl Listening {
+    /// One more that counts together with the first.
+    fn listener(&self) -> WakeupListener {
+        let calls = self.calls.clone();
+        Arc::new(move || calls.send_modify(|calls| *calls += 1))
+    }
+
+    fn calls(&self) -> usize {
+        *self.calls.borrow()
+    }
+
+    /// Waits for so many calls in all.
+    async fn heard(&self, calls: usize) {
+        let mut count = self.calls.subscribe();
+        let heard = tokio::time::timeout(PATIENCE, count.wait_for(|heard| *heard >= calls)).await;
+        assert!(heard.is_ok(), "{} of {calls} wakeups within {PATIENCE:?}", self.calls());
+    }
+
+    /// Waits for one more than there were.
+    async fn hears_after(&self, before: usize) {
+        self.heard(before + 1).await;
+    }
+}
+
+/// Tells the others; nobody may wait for long.
+async fn tell(coordinator: &Arc<dyn ClusterCoordinator>, priority: JobPriority) {
+    let told = tokio::time::timeout(PATIENCE, coordinator.notify_new_work(priority)).await;
+    told.expect("a notice waits for nobody").expect("a lost notice is no error");
+}
+
+async fn a_notice_reaches_every_other_node(cluster: Cluster) {
+    let sender = cluster.coordinator().await;
+    let nodes = [cluster.listening().await, cluster.listening().await, cluster.listening().await];
+    let before = nodes.each_ref().map(Listening::calls);
+    tell(&sender, JobPriority::Normal).await;
+    join_all(nodes.iter().zip(before).map(|(node, before)| node.hears_after(before))).await;
+}
+
+async fn every_listener_of_a_node_is_called(cluster: Cluster) {
+    let (sender, node) = (cluster.coordinator().await, cluster.listening().await);
+    let second = Listening { coordinator: Arc::clone(&node.coordinator), calls: watch::Sender::new(0) };
+    node.coordinator.register_wakeup_listener(second.listener()).await.expect("it listens");
+    let before = (node.calls(), second.calls());
+    tell(&sender, JobPriority::Normal).await;
+    node.hears_after(before.0).await;
+    second.hears_after(before.1).await;
+}
+
+async fn every_priority_is_told(cluster: Cluster) {
+    let (sender, node) = (cluster.coordinator().await, cluster.listening().await);
+    for priority in JobPriority::ALL {
+        let before = node.calls();
+        tell(&sender, priority).await;
+        node.hears_after(before).await;
+    }
+}
+
+async fn a_node_that_joins_later_hears_what_follows(cluster: Cluster) {
+    let sender = cluster.listening().await;
+    tell(&sender.coordinator, JobPriority::High).await;
+    let late = cluster.listening().await;
+    let before = late.calls();
+    tell(&sender.coordinator, JobPriority::High).await;
+    late.hears_after(before).await;
+}
+
+async fn telling_nobody_is_no_error(cluster: Cluster) {
+    let alone = cluster.coordinator().await;
+    for priority in JobPriority::ALL {
+        tell(&alone, priority).await;
+    }
+}
+
+async fn nodes_that_are_gone_hold_nobody_up(cluster: Cluster) {
+    let (sender, stays) = (cluster.coordinator().await, cluster.listening().await);
+    // One says goodbye, the other does not.
+    cluster.listening().await.coordinator.shutdown().await;
+    drop(cluster.listening().await);
+    let before = stays.calls();
+    tell(&sender, JobPriority::Normal).await;
+    stays.hears_after(before).await;
+}
+
+async fn many_notices_are_told_at_most_once_each(cluster: Cluster) {
+    const NOTICES: usize = 1_000;
+    let (sender, node) = (cluster.coordinator().await, cluster.listening().await);
+    let before = node.calls();
+    for _ in 0..NOTICES {
+        tell(&sender, JobPriority::Normal).await;
+    }
+    node.hears_after(before).await;
+    // Whatever is still under way arrives before what another tells afterwards is told.
+    let (last, after) = (cluster.coordinator().await, node.calls());
+    tell(&last, JobPriority::Normal).await;
+    node.hears_after(after).await;
+    let heard = node.calls() - before;
+    assert!(heard <= NOTICES + 1, "{heard} wakeups for {NOTICES} notices");
+}
+
+async fn a_notice_after_many_is_not_swallowed(cluster: Cluster) {
+    let (sender, node) = (cluster.coordinator().await, cluster.listening().await);
+    for round in 0..5 {
+        let before = node.calls();
+        tell(&sender, JobPriority::Normal).await;
+        node.hears_after(before).await;
+        // At once, while others may still be held back.
+        let before = node.calls();
+        tell(&sender, if round % 2 == 0 { JobPriority::Low } else { JobPriority::Critical }).await;
+        node.hears_after(before).await;
+    }
+}
+
+async fn after_a_gap_listeners_are_called_without_a_notice(cluster: Cluster) {
+    let nodes = [cluster.listening().await, cluster.listening().await];
+    let before = nodes.each_ref().map(Listening::calls);
+    if cluster.interrupt().await {
+        join_all(nodes.iter().zip(before).map(|(node, before)| node.hears_after(before))).await;
+    }
+}
+
+async fn after_a_gap_notices_are_delivered_again(cluster: Cluster) {
+    let (sender, node) = (cluster.listening().await, cluster.listening().await);
+    for _ in 0..3 {
+        let before = (sender.calls(), node.calls());
+        if !cluster.interrupt().await {
+            return;
+        }
+        sender.hears_after(before.0).await;
+        node.hears_after(before.1).await;
+        let before = node.calls();
+        tell(&sender.coordinator, JobPriority::Normal).await;
+        node.hears_after(before).await;
+    }
+}
+
+async fn nobody_is_called_after_a_shutdown(cluster: Cluster) {
+    let (sender, stops, stays) =
+        (cluster.coordinator().await, cluster.listening().await, cluster.listening().await);
+    stops.coordinator.shutdown().await;
+    let before = (stops.calls(), stays.calls());
+    tell(&sender, JobPriority::Critical).await;
+    stays.hears_after(before.1).await;
+    let heard = stays.calls();
+    if cluster.interrupt().await {
+        stays.hears_after(heard).await;
+    }
+    assert_eq!(stops.calls(), before.0, "a node that has stopped was called");
+}
+
+async fn a_coordinator_that_is_shut_down_stays_harmless(cluster: Cluster) {
+    let (stops, stays) = (cluster.listening().await, cluster.listening().await);
+    stops.coordinator.shutdown().await;
+    stops.coordinator.shutdown().await;
+    let before = stops.calls();
+    tell(&stops.coordinator, JobPriority::Normal).await;
+    stops.coordinator.register_wakeup_listener(stops.listener()).await.expect("it does nothing");
+    let heard = stays.calls();
+    tell(&cluster.coordinator().await, JobPriority::Normal).await;
+    stays.hears_after(heard).await;
+    assert_eq!(stops.calls(), before, "a node that has stopped was called");
+}
