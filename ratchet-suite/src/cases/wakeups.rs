@@ -4,10 +4,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ratchet_api::options::RatchetOptions;
 use ratchet_api::spi::{ClusterCoordinator, WakeupListener};
-use ratchet_api::{JobPriority, StoreResult};
+use ratchet_api::store::{ClaimRequest, JobClaimStore, JobStore};
+use ratchet_api::{JobClaim, JobPriority, Outcome, Owner, StoreResult, Verdict};
+use ratchet_core::defaults::NoOpClusterCoordinator;
 use ratchet_core::jobs;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore, watch};
 
 use super::queues::patient;
 use crate::Fixture;
@@ -15,6 +18,12 @@ use crate::Fixture;
 crate::cases! {
     a_submission_wakes_whichever_node_serves_its_queue;
     the_cluster_is_told_of_what_is_due_now_or_critical;
+    nodes_of_a_store_that_can_wake_them_do_so_by_themselves;
+    a_process_that_only_submits_wakes_the_nodes;
+    a_given_coordinator_takes_the_place_of_the_store_s_own;
+    a_local_wakeup_does_not_wait_for_the_cluster;
+    a_storm_of_wakeups_costs_one_look_at_a_time;
+    an_idle_node_asks_the_store_for_nothing_but_its_beats;
 }
 
 /// A line to every node.
@@ -87,5 +96,192 @@ async fn the_cluster_is_told_of_what_is_due_now_or_critical(fx: Fixture) {
     let mut told = bus.told.lock().expect("nobody panics").clone();
     told.sort();
     assert_eq!(told, [JobPriority::Low, JobPriority::Critical]);
+    node.stop().await;
+}
+
+/// Serves this queue alone, and finds by itself nothing that was submitted after its first look.
+fn serving(queue: &'static str) -> impl FnOnce(&mut RatchetOptions) {
+    move |options| {
+        patient(options);
+        options.execution.queues.clear();
+        options.execution.queue(queue);
+    }
+}
+
+// shows: S58 S123
+async fn nodes_of_a_store_that_can_wake_them_do_so_by_themselves(fx: Fixture) {
+    if !fx.store().await.capabilities().wakeups {
+        return;
+    }
+    let front = fx.node(|builder| builder.bean(Idle).configure(serving("front"))).await;
+    let back = fx.node(|builder| builder.bean(Idle).configure(serving("back"))).await;
+    // The first may be found by the first look.
+    for _ in 0..3 {
+        for (from, queue) in [(&front, "back"), (&back, "front")] {
+            let job = from.enqueue(Idle::job().pass()).queue(queue).submit().await.expect("stored");
+            job.result().await.expect("it runs");
+        }
+    }
+    front.stop().await;
+    back.stop().await;
+}
+
+// shows: S58 S123
+async fn a_process_that_only_submits_wakes_the_nodes(fx: Fixture) {
+    if !fx.store().await.capabilities().wakeups {
+        return;
+    }
+    let node = fx.node(|builder| builder.bean(Idle).configure(patient)).await;
+    let client = fx.client().await;
+    for _ in 0..3 {
+        let job = client.enqueue(Idle::job().pass()).submit().await.expect("stored");
+        job.result().await.expect("it runs");
+    }
+    node.stop().await;
+}
+
+// shows: S122 S124
+async fn a_given_coordinator_takes_the_place_of_the_store_s_own(fx: Fixture) {
+    let bus = Bus::default();
+    let line = bus.clone();
+    let looks = Arc::new(Looks::on(fx.store().await, usize::MAX >> 4));
+    let silent = fx.node(|builder| {
+        builder.bean(Idle).cluster(NoOpClusterCoordinator::new()).configure(serving("front"))
+    });
+    let silent = silent.await;
+    let node =
+        fx.node_on(looks.clone(), |builder| builder.bean(Idle).cluster(line).configure(serving("back")));
+    let node = node.await;
+    looks.begun(1).await;
+    for _ in 0..3 {
+        silent.enqueue(Idle::job().pass()).queue("back").submit().await.expect("stored");
+        silent
+            .enqueue(Idle::job().pass())
+            .queue("front")
+            .submit()
+            .await
+            .expect("stored")
+            .result()
+            .await
+            .expect("it runs");
+    }
+    assert_eq!(looks.so_far(), 1, "the store's own way told it");
+    bus.notify_new_work(JobPriority::Normal).await.expect("told");
+    looks.begun(2).await;
+    silent.stop().await;
+    node.stop().await;
+}
+
+/// A line that takes for ever.
+struct Stuck;
+
+#[async_trait]
+impl ClusterCoordinator for Stuck {
+    async fn notify_new_work(&self, _: JobPriority) -> StoreResult<()> {
+        std::future::pending().await
+    }
+
+    async fn register_wakeup_listener(&self, _: WakeupListener) -> StoreResult<()> {
+        Ok(())
+    }
+}
+
+// shows: S58 S124
+async fn a_local_wakeup_does_not_wait_for_the_cluster(fx: Fixture) {
+    let node = fx.node(|builder| builder.bean(Idle).cluster(Stuck).configure(patient)).await;
+    for _ in 0..3 {
+        let job = node.enqueue(Idle::job().pass()).submit().await.expect("stored");
+        job.result().await.expect("it runs");
+    }
+    node.stop().await;
+}
+
+/// Counts looks for work, and lets so many of them pass.
+struct Looks {
+    inner: Arc<dyn JobStore>,
+    begun: watch::Sender<usize>,
+    passes: Semaphore,
+}
+
+impl Looks {
+    fn on(inner: Arc<dyn JobStore>, passes: usize) -> Self {
+        Self { inner, begun: watch::Sender::new(0), passes: Semaphore::new(passes) }
+    }
+
+    /// Waits until so many have begun.
+    async fn begun(&self, looks: usize) {
+        self.begun.subscribe().wait_for(|begun| *begun >= looks).await.expect("it is ours");
+    }
+
+    fn so_far(&self) -> usize {
+        *self.begun.borrow()
+    }
+}
+
+#[async_trait]
+impl JobClaimStore for Looks {
+    async fn claim(&self, request: &ClaimRequest) -> StoreResult<Vec<JobClaim>> {
+        self.begun.send_modify(|begun| *begun += 1);
+        self.passes.acquire().await.expect("it stays open").forget();
+        self.inner.claim(request).await
+    }
+    async fn owned(&self, owner: &Owner) -> StoreResult<Vec<JobClaim>> {
+        self.inner.owned(owner).await
+    }
+    async fn commit_and_claim(
+        &self,
+        owner: &Owner,
+        outcomes: &[Outcome],
+        request: &ClaimRequest,
+    ) -> StoreResult<(Vec<Verdict>, Vec<JobClaim>)> {
+        self.begun.send_modify(|begun| *begun += 1);
+        self.inner.commit_and_claim(owner, outcomes, request).await
+    }
+}
+
+ratchet_api::delegate_store!(Looks => inner:
+    StoreInfo, JobCrudStore, JobTerminalStore, JobRetryStore, JobPauseStore, JobBatchStatusStore, JobBulkStore, BatchStore,
+    LockStore, NodeStore, ArchiveStore, ExecutionStore, JobLogStore, TagStore, WorkflowConditionStore,
+    BatchMetricsStore, DlqAlertStore, ResourcePermitStore, RecurringStore, JobQueryStore);
+
+// shows: S123
+async fn a_storm_of_wakeups_costs_one_look_at_a_time(fx: Fixture) {
+    let bus = Bus::default();
+    let (line, looks) = (bus.clone(), Arc::new(Looks::on(fx.store().await, 0)));
+    let node = fx.node_on(looks.clone(), |builder| builder.bean(Idle).cluster(line).configure(patient)).await;
+    looks.begun(1).await;
+    // Whatever comes while it looks is answered by one more look.
+    for round in 1..=3 {
+        for _ in 0..1_000 {
+            bus.notify_new_work(JobPriority::Normal).await.expect("told");
+        }
+        assert_eq!(looks.so_far(), round);
+        looks.passes.add_permits(1);
+        looks.begun(round + 1).await;
+    }
+    looks.passes.add_permits(1_000);
+    node.stop().await;
+    assert_eq!(looks.so_far(), 4);
+}
+
+// shows: S60
+async fn an_idle_node_asks_the_store_for_nothing_but_its_beats(fx: Fixture) {
+    let looks = Arc::new(Looks::on(fx.store().await, 1_000));
+    let node = fx.node_on(looks.clone(), |builder| {
+        builder.bean(Idle).configure(patient).configure(|options| {
+            options.node.beat = Duration::from_millis(100);
+        })
+    });
+    let node = node.await;
+    looks.begun(1).await;
+    let store = fx.store().await;
+    let beat = async || store.nodes().await.expect("read").first().map(|node| node.heartbeat_at);
+    for _ in 0..3 {
+        let last = beat().await;
+        while beat().await == last {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    assert_eq!(looks.so_far(), 1);
     node.stop().await;
 }

@@ -78,7 +78,8 @@ struct Entry {
 pub(crate) fn load(workspace: &Path) -> Result<Vec<Mutant>> {
     let stores = read(workspace, STORES, Suite::Memory)?;
     let engines = read(workspace, ENGINES, Suite::Core)?;
-    let areas: BTreeSet<&str> = ratchet_tck::cases::all().map(|case| case.area).collect();
+    let mut areas: BTreeSet<&str> = ratchet_tck::cases::all().map(|case| case.area).collect();
+    areas.extend(ratchet_tck::coordinator::CASES.iter().map(|case| case.area));
     let mut problems = strange_areas(&stores, &areas);
     let bank: Vec<Mutant> = stores.into_iter().chain(engines).collect();
     problems.extend(stale(&bank, |file| fs::read_to_string(workspace.join(file)).ok()));
