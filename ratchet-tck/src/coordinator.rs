@@ -44,7 +44,11 @@ cases! { "coordinator" with Cluster;
 }
 
 /// How long a wakeup may take before it counts as lost: longer than any way to deliver one needs, however busy the machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// `RATCHET_CASE_SECONDS` sets another time.
+fn patience() -> Duration {
+    let seconds = std::env::var("RATCHET_CASE_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(30))
+}
 
 /// Makes coordinators for the suite. If notices can be lost, the cluster says how: [`Namespace::on_interrupt`].
 #[async_trait]
@@ -156,8 +160,8 @@ impl Listening {
     /// Waits for so many calls in all.
     async fn heard(&self, calls: usize) {
         let mut count = self.calls.subscribe();
-        let heard = tokio::time::timeout(PATIENCE, count.wait_for(|heard| *heard >= calls)).await;
-        assert!(heard.is_ok(), "{} of {calls} wakeups within {PATIENCE:?}", self.calls());
+        let heard = tokio::time::timeout(patience(), count.wait_for(|heard| *heard >= calls)).await;
+        assert!(heard.is_ok(), "{} of {calls} wakeups within {:?}", self.calls(), patience());
     }
 
     /// Waits for one more than there were.
@@ -168,7 +172,7 @@ impl Listening {
 
 /// Tells the others; nobody may wait for long.
 async fn tell(coordinator: &Arc<dyn ClusterCoordinator>, priority: JobPriority) {
-    let told = tokio::time::timeout(PATIENCE, coordinator.notify_new_work(priority)).await;
+    let told = tokio::time::timeout(patience(), coordinator.notify_new_work(priority)).await;
     told.expect("a notice waits for nobody").expect("a lost notice is no error");
 }
 

@@ -27,6 +27,7 @@ async fn node(store: &MemoryStore, broker: &Broker, queue: &'static str) -> Sche
             options.polling.max_delay = hour;
             options.polling.burst_delay = hour;
             options.polling.deep_idle_delay = hour;
+            options.polling.fallback_look = hour;
             options.node.lease = hour;
             options.node.beat = hour / 6;
             options.node.recovery_interval = hour;
