@@ -152,7 +152,8 @@ async fn a_given_coordinator_takes_the_place_of_the_store_s_own(fx: Fixture) {
     let node =
         fx.node_on(looks.clone(), |builder| builder.bean(Idle).cluster(line).configure(serving("back")));
     let node = node.await;
-    looks.begun(1).await;
+    // What is stored from now on is found by nobody who is not told.
+    looks.ended.subscribe().wait_for(|ended| *ended).await.expect("it is ours");
     for _ in 0..3 {
         silent.enqueue(Idle::job().pass()).queue("back").submit().await.expect("stored");
         silent
@@ -200,12 +201,19 @@ async fn a_local_wakeup_does_not_wait_for_the_cluster(fx: Fixture) {
 struct Looks {
     inner: Arc<dyn JobStore>,
     begun: watch::Sender<usize>,
+    /// Whether the first one has ended.
+    ended: watch::Sender<bool>,
     passes: Semaphore,
 }
 
 impl Looks {
     fn on(inner: Arc<dyn JobStore>, passes: usize) -> Self {
-        Self { inner, begun: watch::Sender::new(0), passes: Semaphore::new(passes) }
+        Self {
+            inner,
+            begun: watch::Sender::new(0),
+            ended: watch::Sender::new(false),
+            passes: Semaphore::new(passes),
+        }
     }
 
     /// Waits until so many have begun.
@@ -223,7 +231,9 @@ impl JobClaimStore for Looks {
     async fn claim(&self, request: &ClaimRequest) -> StoreResult<Vec<JobClaim>> {
         self.begun.send_modify(|begun| *begun += 1);
         self.passes.acquire().await.expect("it stays open").forget();
-        self.inner.claim(request).await
+        let claimed = self.inner.claim(request).await;
+        self.ended.send_replace(true);
+        claimed
     }
     async fn owned(&self, owner: &Owner) -> StoreResult<Vec<JobClaim>> {
         self.inner.owned(owner).await
