@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::Instrument as _;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, insist};
 use crate::running::Running;
 use crate::task::{Stop, bury, settle_unrun};
 
@@ -70,9 +70,7 @@ async fn next(
 /// Takes earlier lives of this node off the list, unless they still hold jobs.
 async fn forget(engine: &Engine, past: &[Owner]) {
     for owner in past {
-        if let Err(error) = engine.store.leave(owner).await {
-            tracing::debug!(%error, %owner, "the row of an earlier life of this node stays for now");
-        }
+        insist(engine, "leave", || engine.store.leave(owner)).await;
     }
 }
 

@@ -31,7 +31,10 @@ impl Life {
         let (owner, length) = (Owner::incarnate(&node.label), node.options.node.lease);
         let sent = std::time::Instant::now();
         let late = || StoreError::new(StoreErrorKind::Unavailable, "join", "no answer in time");
-        timeout(length, node.store.join(&node.info(&owner), length)).await.map_err(|_| late())??;
+        // Over a connection of its own: those of the life before may hang.
+        let info = node.info(&owner);
+        let join = async { node.store.dedicated().await?.join(&info, length).await };
+        timeout(length / 2, join).await.map_err(|_| late())??;
         let lease = Lease::new(owner, length, sent, node.running.clone());
         let engine = Arc::new(Engine::new(Arc::clone(node), lease, past));
         let heartbeat = match Heartbeat::start(Arc::clone(&engine)) {
