@@ -127,7 +127,19 @@ impl<I, O> Shared<I, O> {
             let sent = (self.send)(items).await;
             self.lock().calls -= 1;
             deliver(sent, answers);
+            // At once: a body that never yields may be next on this thread, and would hold up the whole lane.
+            if self.ends() {
+                return;
+            }
         }
+    }
+
+    /// Ends the lane if nothing waits.
+    fn ends(&self) -> bool {
+        let mut state = self.lock();
+        let ends = state.waiting.is_empty();
+        state.lanes -= usize::from(ends);
+        ends
     }
 
     /// Whoever is about to send something sends it first.
