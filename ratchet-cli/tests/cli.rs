@@ -3,60 +3,17 @@
 #![cfg(feature = "sqlite")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod program;
 mod shop;
 
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 
 use ratchet_api::store::{JobCrudStore as _, JobStoreExt as _};
 use ratchet_api::{JobId, JobStatus};
 use serde_json::Value;
+
+use program::{each, ids, json, ratchet, refused, run, said, text};
 use shop::Shop;
-
-/// A command on a store, without what the environment says about stores.
-fn ratchet(url: &str, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet"));
-    command.args(arguments).env_remove("RATCHET_SCHEMA").env_remove("RATCHET_PREFIX").env("RATCHET_URL", url);
-    command
-}
-
-fn run(url: &str, arguments: &[&str]) -> Output {
-    ratchet(url, arguments).output().unwrap()
-}
-
-/// What a command that succeeds says.
-fn said(url: &str, arguments: &[&str]) -> String {
-    let output = run(url, arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
-    text(&output.stdout)
-}
-
-/// What it says to programs.
-fn json(url: &str, arguments: &[&str]) -> Value {
-    let arguments = [arguments, &["--json"]].concat();
-    serde_json::from_str(&said(url, &arguments)).unwrap()
-}
-
-/// Why a command fails, with exit code 1 and nothing on the standard output.
-fn refused(url: &str, arguments: &[&str]) -> String {
-    let output = run(url, arguments);
-    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", text(&output.stdout));
-    assert_eq!(text(&output.stdout), "");
-    text(&output.stderr)
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-/// The values of one field of a list.
-fn each(list: &Value, field: &str) -> Vec<String> {
-    let word = |item: &Value| item[field].as_str().unwrap().to_owned();
-    list.as_array().unwrap().iter().map(word).collect()
-}
-
-fn ids(jobs: &[JobId]) -> Vec<String> {
-    jobs.iter().map(ToString::to_string).collect()
-}
 
 #[tokio::test]
 async fn the_status_of_a_store_fits_on_a_screen() {

@@ -1,7 +1,9 @@
 //! What commands print: tables for people, one JSON document for programs.
 
 pub(crate) mod dead_letter;
+pub(crate) mod explain;
 pub(crate) mod job;
+pub(crate) mod maintenance;
 pub(crate) mod many;
 pub(crate) mod migration;
 pub(crate) mod node;

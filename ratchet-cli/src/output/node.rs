@@ -24,6 +24,8 @@ struct NodeView {
     targets: Vec<String>,
     /// `alive`, `dead` (its lease ran out) or `reaped` (its jobs were taken over).
     state: &'static str,
+    /// Since when it is not alive.
+    dead_since: Option<Instant>,
     started_at: Instant,
     heartbeat_at: Instant,
     lease_until: Instant,
@@ -51,6 +53,7 @@ impl NodeView {
             version: node.info.version,
             targets: node.info.targets,
             state,
+            dead_since: (state != "alive").then_some(node.lease_until.into()),
             started_at: node.started_at.into(),
             heartbeat_at: node.heartbeat_at.into(),
             lease_until: node.lease_until.into(),
@@ -78,5 +81,35 @@ impl fmt::Display for Nodes {
             ]);
         }
         write!(f, "{table}")
+    }
+}
+
+/// Every node that is known, with all that is known.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct NodeList(pub(crate) Nodes);
+
+impl fmt::Display for NodeList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Nodes { nodes, now } = &self.0;
+        if nodes.is_empty() {
+            return writeln!(f, "No node is known.");
+        }
+        for (place, node) in nodes.iter().enumerate() {
+            if place > 0 {
+                writeln!(f)?;
+            }
+            let since = node.dead_since.map(|since| format!(" since {}", since.seen_from(*now)));
+            writeln!(f, "{}  {}{}", node.owner, node.state, since.unwrap_or_default())?;
+            writeln!(f, "  label      {}", node.label)?;
+            writeln!(f, "  version    {}", node.version)?;
+            writeln!(f, "  started    {}", node.started_at.seen_from(*now))?;
+            writeln!(f, "  heartbeat  {}", node.heartbeat_at.seen_from(*now))?;
+            writeln!(f, "  running    {} of {}", node.running, node.slots)?;
+            writeln!(f, "  clock      {:+} ms against the database", node.clock_skew_ms)?;
+            let targets = if node.targets.is_empty() { "none".to_owned() } else { node.targets.join(", ") };
+            writeln!(f, "  targets    {targets}")?;
+        }
+        Ok(())
     }
 }

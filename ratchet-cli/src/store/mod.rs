@@ -8,8 +8,11 @@ mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
+use std::sync::Arc;
+
 use anyhow::{Context as _, Result};
-use ratchet_core::Client;
+use ratchet_api::store::JobStore;
+use ratchet_core::{Client, Ratchet};
 
 pub(crate) use location::Location;
 
@@ -43,13 +46,18 @@ impl Place {
         )?)
     }
 
-    /// Opens the store. One whose tables are not up to date is refused.
+    /// Opens the store for somebody who looks at it and steers. One whose tables are not up to date is refused.
     pub(crate) async fn open(&self) -> Result<Client> {
+        Ok(Ratchet::client_shared(self.connect(1).await?))
+    }
+
+    /// Likewise, with so many connections at most, where the driver leaves that to its user.
+    pub(crate) async fn connect(&self, connections: usize) -> Result<Arc<dyn JobStore>> {
         match self.location()? {
             #[cfg(feature = "sqlite")]
-            Location::Sqlite(file) => sqlite::open(&file, self.flat()?).await,
+            Location::Sqlite(file) => sqlite::open(&file, self.flat()?, connections).await,
             #[cfg(feature = "postgres")]
-            Location::Postgres(url) => postgres::open(&url, self.namespace()?).await,
+            Location::Postgres(url) => postgres::open(&url, self.namespace()?, connections).await,
             #[cfg(feature = "mongodb")]
             Location::MongoDb(url) => mongodb::open(&url, self).await,
             #[allow(unreachable_patterns, reason = "not with every driver built in")]

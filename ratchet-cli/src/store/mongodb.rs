@@ -1,15 +1,17 @@
 //! Stores in MongoDB.
 
+use std::sync::Arc;
+
 use anyhow::{Result, bail};
 use ratchet_api::StoreErrorKind;
-use ratchet_core::{Client, Ratchet};
+use ratchet_api::store::JobStore;
 use ratchet_store_mongodb::{MongoOptions, MongoStore};
 
 use super::Place;
 use crate::output::migration::Applied;
 
-pub(super) async fn open(url: &str, place: &Place) -> Result<Client> {
-    Ok(Ratchet::client(connect(url, place, false).await?))
+pub(super) async fn open(url: &str, place: &Place) -> Result<Arc<dyn JobStore>> {
+    Ok(Arc::new(connect(url, place, false).await?))
 }
 
 /// Connecting makes what is missing.

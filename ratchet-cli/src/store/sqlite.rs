@@ -1,15 +1,16 @@
 //! Stores in a file.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use ratchet_api::StoreErrorKind;
-use ratchet_core::{Client, Ratchet};
+use ratchet_api::store::JobStore;
 use ratchet_store_core::{Namespace, SchemaMigrator};
 use ratchet_store_sqlite::{SqliteOptions, SqliteStore};
 
 /// Opens a file that is there and up to date. The store itself would make the one and mend the other.
-pub(super) async fn open(file: &Path, namespace: Namespace) -> Result<Client> {
+pub(super) async fn open(file: &Path, namespace: Namespace, connections: usize) -> Result<Arc<dyn JobStore>> {
     must_exist(file)?;
     match migrator(file, namespace.clone())?.ensure(false).await {
         Err(error) if error.kind() == StoreErrorKind::NotMigrated => return Err(error.into()),
@@ -18,8 +19,8 @@ pub(super) async fn open(file: &Path, namespace: Namespace) -> Result<Client> {
     }
     let mut options = SqliteOptions::default();
     options.namespace = namespace;
-    options.readers = 1;
-    Ok(Ratchet::client(SqliteStore::open_with(file, options).await?))
+    options.readers = connections;
+    Ok(Arc::new(SqliteStore::open_with(file, options).await?))
 }
 
 pub(super) fn migrator(file: &Path, namespace: Namespace) -> Result<SchemaMigrator> {

@@ -1,5 +1,7 @@
 //! A store with jobs in every state.
 
+#![allow(dead_code, reason = "each file of tests needs its part")]
+
 use std::time::Duration;
 
 use ratchet_api::store::{DlqAlertStore as _, JobBulkStore as _, JobLogStore as _, JobStoreExt as _};
@@ -133,13 +135,13 @@ impl Shop {
         sqlx::raw_sql(row).execute(&mut file).await.unwrap();
     }
 
-    async fn submit(&self, job: NewJob) -> JobId {
+    pub(crate) async fn submit(&self, job: NewJob) -> JobId {
         let id = job.spec.id;
         assert_eq!(self.store.insert(&[Submission::single(job)]).await.unwrap(), [Inserted::New]);
         id
     }
 
-    async fn claim(&self, jobs: &[JobId]) -> Vec<JobClaim> {
+    pub(crate) async fn claim(&self, jobs: &[JobId]) -> Vec<JobClaim> {
         let claims = self.store.pick_up(&self.owner, jobs).await.unwrap();
         assert_eq!(claims.len(), jobs.len());
         claims

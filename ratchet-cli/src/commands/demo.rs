@@ -1,8 +1,5 @@
 //! `ratchet demo`: a small shop, from its opening to the end of the day.
 
-mod screen;
-mod shop;
-
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -13,8 +10,8 @@ use ratchet_core::defaults::PackagePrefixClassPolicy;
 use ratchet_core::{Client, JobHandle, JobPriority, Ratchet, ResultError, Scheduler};
 use ratchet_store_sqlite::SqliteStore;
 
-use screen::Screen;
-use shop::{Kitchen, Mail, Till};
+use super::screen::Screen;
+use super::shop::{Kitchen, Mail, Till};
 
 /// The most letters that go out at once.
 const LETTERS_AT_ONCE: u32 = 2;

@@ -9,14 +9,14 @@ use tokio::time::sleep;
 
 /// Takes money.
 #[derive(Default)]
-pub(super) struct Till {
+pub(crate) struct Till {
     /// Customers whose bank needs a second try.
     tried: Mutex<HashSet<String>>,
 }
 
 /// What goes wrong at the till.
 #[derive(Debug, thiserror::Error, JobError)]
-pub(super) enum PayError {
+pub(crate) enum PayError {
     #[error("the card is reported as stolen")]
     #[do_not_retry("the card will not get better")]
     Stolen,
@@ -42,7 +42,7 @@ impl Till {
 }
 
 /// Bakes.
-pub(super) struct Kitchen;
+pub(crate) struct Kitchen;
 
 #[jobs(target = "shop.Kitchen")]
 impl Kitchen {
@@ -59,7 +59,7 @@ impl Kitchen {
 }
 
 /// Writes letters.
-pub(super) struct Mail;
+pub(crate) struct Mail;
 
 #[jobs(target = "shop.Mail")]
 impl Mail {

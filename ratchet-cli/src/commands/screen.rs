@@ -1,4 +1,4 @@
-//! What the demo shows.
+//! What a demo shows.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use ratchet_api::{JobEvent, JobEventKind, JobType};
 
 /// Prints what happens, one line each.
 #[derive(Clone, Default)]
-pub(super) struct Screen {
+pub(crate) struct Screen {
     retries: Arc<AtomicU32>,
 }
 
 impl Screen {
-    pub(super) fn say(&self, text: &str) {
+    pub(crate) fn say(&self, text: &str) {
         print(&format!("\n{text}"));
     }
 
     /// How many jobs were tried again.
-    pub(super) fn retries(&self) -> u32 {
+    pub(crate) fn retries(&self) -> u32 {
         self.retries.load(Ordering::Relaxed)
     }
 }

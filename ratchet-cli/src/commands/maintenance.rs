@@ -1,0 +1,104 @@
+//! `ratchet maintenance`
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Subcommand;
+use ratchet_core::maintenance::{Ran, Task};
+
+use crate::output::maintenance::{Runs, TaskRun};
+use crate::output::{Output, progress};
+use crate::store::Place;
+
+/// `ratchet maintenance`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ratchet maintenance run archive --older-than 90d
+  ratchet maintenance run node-purge --older-than 1h")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Does tasks now, under the same locks as the nodes do at their time
+    #[command(after_help = "Tasks:
+  archive        moves ended jobs into the archive
+  archive-purge  deletes archived jobs
+  dlq-purge      deletes dead letters
+  log-purge      deletes lines of job logs
+  node-purge     deletes rows of nodes that died and hold no job
+
+Examples:
+  ratchet maintenance run archive --older-than 90d
+  ratchet maintenance run log-purge node-purge --older-than 12h --json")]
+    Run(Run),
+}
+
+#[derive(Debug, clap::Args)]
+struct Run {
+    /// What to do, in this order
+    #[arg(required = true, value_name = "TASK")]
+    tasks: Vec<Task>,
+
+    /// How old it must be: 90d, 12h, 30min, 10s. The options of your application are not known here
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    older_than: Duration,
+}
+
+pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) -> Result<ExitCode> {
+    let Command::Run(Run { tasks, older_than }) = &arguments.command;
+    let client = place.open().await?;
+    let maintenance = client.maintenance().older_than(*older_than);
+    let mut runs = Runs::default();
+    for task in tasks {
+        let tell = |rows| {
+            if rows > 0 {
+                progress(&format!("{task}: {rows} {} so far", task.verb()));
+            }
+            true
+        };
+        let ran = maintenance.run(*task, tell).await.with_context(|| format!("{task} did not end"))?;
+        runs.tasks.push(TaskRun::of(*task, ran));
+    }
+    let done = runs.tasks.iter().all(|run| matches!(run.ran, Ran::Done { .. }));
+    output.show(&runs)?;
+    Ok(if done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Reads `90d`, `12h`, `30min` or `10s`.
+fn age(text: &str) -> Result<Duration> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let seconds = match &text[digits.len()..] {
+        "d" => 86_400,
+        "h" => 3_600,
+        "min" => 60,
+        "s" => 1,
+        _ => 0,
+    };
+    let number: Option<u64> = digits.parse().ok().filter(|_| seconds > 0);
+    let age = number.and_then(|number| number.checked_mul(seconds));
+    let age = age.context("write an age as a whole number and d, h, min or s, such as 90d")?;
+    ensure!(age <= 36_500 * 86_400, "nothing is older than 36500d");
+    Ok(Duration::from_secs(age))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_is_a_number_and_a_unit() {
+        for (text, seconds) in [("90d", 7_776_000), ("12h", 43_200), ("30min", 1_800), ("0s", 0)] {
+            assert_eq!(age(text).unwrap(), Duration::from_secs(seconds), "{text}");
+        }
+        for text in
+            ["", "90", "d", "1.5h", "-1d", "1w", "1 d", "99999999999999999999d", "18446744073709551615d"]
+        {
+            assert!(age(text).is_err(), "{text}");
+        }
+        assert_eq!(age("36501d").unwrap_err().to_string(), "nothing is older than 36500d");
+    }
+}

@@ -1,0 +1,154 @@
+//! Why a job is not running, for people.
+
+mod reasons;
+
+pub(crate) use reasons::{Ahead, Facts, Holder, Parent, Reason, Resource, reasons};
+
+use std::fmt;
+
+use ratchet_api::{JobId, JobStatus};
+use serde::Serialize;
+
+use super::Instant;
+
+/// What the store does not know.
+const UNKNOWN_HERE: &str =
+    "circuit breakers, class policies, rate limits and which queues a node serves; each node knows its own";
+
+/// Why a job is not running.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Explanation {
+    job: JobId,
+    status: JobStatus,
+    reasons: Vec<Reason>,
+    /// What else may be in the way.
+    not_known_here: Option<&'static str>,
+    #[serde(skip)]
+    call: String,
+    #[serde(skip)]
+    now: Instant,
+}
+
+impl Explanation {
+    pub(crate) fn of(facts: &Facts) -> Self {
+        let payload = &facts.job.spec.payload;
+        let waits = matches!(facts.job.status, JobStatus::Pending) && facts.job.recurrence.is_none();
+        Self {
+            job: facts.job.spec.id,
+            status: facts.job.status,
+            reasons: reasons(facts),
+            not_known_here: waits.then_some(UNKNOWN_HERE),
+            call: format!("{}.{}", payload.target(), payload.method()),
+            now: facts.now.into(),
+        }
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}  {}  {}", self.job, self.call, self.status)?;
+        for reason in &self.reasons {
+            writeln!(f, "  - {}", Told { reason, now: self.now })?;
+        }
+        match self.not_known_here {
+            Some(unknown) => writeln!(f, "Not known here: {unknown}."),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A reason as it is told at some time.
+struct Told<'a> {
+    reason: &'a Reason,
+    now: Instant,
+}
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let when = |at: &Instant| at.seen_from(self.now);
+        let because = |why: &Option<String>| why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        let on = |node: &Option<_>| node.as_ref().map_or_else(|| "nobody".to_owned(), ToString::to_string);
+        match self.reason {
+            Reason::Ended { status, at, why, superseded_by } => {
+                write!(f, "it ended as {status} at {}{}", when(at), because(why))?;
+                match superseded_by {
+                    Some(job) => write!(f, "; job {job} took its place"),
+                    None if *status == JobStatus::Failed => write!(f, "; `ratchet jobs retry` runs it again"),
+                    None => Ok(()),
+                }
+            }
+            Reason::Running { node, since, node_alive } => {
+                let since = since.as_ref().map(|since| format!(" since {}", when(since))).unwrap_or_default();
+                write!(f, "it runs on {}{since}", on(node))?;
+                match node_alive {
+                    true => Ok(()),
+                    false => write!(f, ", which is dead; another node takes it over soon"),
+                }
+            }
+            Reason::Stopping { node, why } => {
+                write!(f, "it is cancelled{}, but its body still runs on {}", because(why), on(node))
+            }
+            Reason::Schedule { next_fire: Some(at) } => {
+                write!(f, "it is a schedule and never runs itself; it makes its next job at {}", when(at))
+            }
+            Reason::Schedule { next_fire: None } => write!(f, "it is a schedule that is never due again"),
+            Reason::Paused { from } => {
+                let from = from.map(|from| format!(" (it was {from})")).unwrap_or_default();
+                write!(f, "it is paused{from}; `ratchet jobs resume` lets it go on")
+            }
+            Reason::WaitsFor { needed, jobs } => {
+                write!(f, "it waits for {needed} of these jobs:")?;
+                for Parent { job, status, condition } in jobs {
+                    let status = status.map_or_else(|| "gone".to_owned(), |status| status.to_string());
+                    write!(f, "\n      {job}  {status}  needs {condition}")?;
+                }
+                Ok(())
+            }
+            Reason::WaitsForBatch { ended, total, closed } => {
+                let open = if *closed { "" } else { ", and more may be added" };
+                write!(f, "it waits for its batch: {ended} of {total} jobs have ended{open}")
+            }
+            Reason::Expired { at } => {
+                write!(f, "it expired at {}; it is cancelled as soon as a node comes to it", when(at))
+            }
+            Reason::NotDue { until, failures: 0, .. } => write!(f, "it is not due until {}", when(until)),
+            Reason::NotDue { until, failures, last_error } => {
+                write!(
+                    f,
+                    "it failed {failures} times and is tried again at {}{}",
+                    when(until),
+                    because(last_error)
+                )
+            }
+            Reason::QueuePaused { queue } => {
+                write!(f, "its queue {queue} is paused; `ratchet queues resume {queue}` lets it go on")
+            }
+            Reason::NoLiveNode => write!(f, "no node is alive"),
+            Reason::UnknownTarget { target, live_nodes, known_to_dead } => {
+                write!(f, "no live node knows {target} (there are {live_nodes})")?;
+                match known_to_dead.as_slice() {
+                    [] => Ok(()),
+                    [node, ..] => write!(f, "; {node} did, and is dead"),
+                }
+            }
+            Reason::UnknownResource { resource } => {
+                write!(f, "it needs a permit of {resource}, which nobody has configured")
+            }
+            Reason::ResourceFull { resource, limit, held_by } => {
+                write!(f, "it needs a permit of {resource}, and all {limit} are taken:")?;
+                for Holder { job, node } in held_by {
+                    write!(f, "\n      {job} on {}", on(node))?;
+                }
+                Ok(())
+            }
+            Reason::NoFreeSlot { slots, nodes } => {
+                write!(f, "all {slots} slots of the {nodes} live nodes are taken")
+            }
+            Reason::JobsAhead { jobs, or_more, queue } => {
+                let or_more = if *or_more { "at least " } else { "" };
+                write!(f, "{or_more}{jobs} jobs are before it in queue {queue}")
+            }
+            Reason::Ready => write!(f, "nothing is in its way: a node should take it any moment"),
+        }
+    }
+}

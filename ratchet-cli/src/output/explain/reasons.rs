@@ -1,0 +1,189 @@
+//! Why a job is not running. Pure.
+
+use ratchet_api::store::QueueHealth;
+use ratchet_api::{
+    BatchProgress, Job, JobId, JobStatus, JobType, Node, Owner, QueueName, ResourceName, TargetName,
+    Timestamp,
+};
+use serde::Serialize;
+
+use crate::output::Instant;
+
+/// What is known about a job and its surroundings.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) job: Job,
+    pub(crate) now: Timestamp,
+    /// Jobs whose end it waits for.
+    pub(crate) parents: Vec<Parent>,
+    /// The batch whose end it waits for.
+    pub(crate) batch: Option<BatchProgress>,
+    pub(crate) queue: QueueHealth,
+    pub(crate) nodes: Vec<Node>,
+    /// The resource that it needs.
+    pub(crate) resource: Option<Resource>,
+    pub(crate) ahead: Ahead,
+}
+
+/// A job that is waited for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Parent {
+    pub(crate) job: JobId,
+    /// Null if it does not exist any more.
+    pub(crate) status: Option<JobStatus>,
+    pub(crate) condition: String,
+}
+
+/// A resource with those who use it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Resource {
+    pub(crate) name: ResourceName,
+    /// None if nobody configured it.
+    pub(crate) limit: Option<u32>,
+    pub(crate) holders: Vec<Holder>,
+}
+
+/// A job that has a permit, and where it runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Holder {
+    pub(crate) job: JobId,
+    pub(crate) node: Option<Owner>,
+}
+
+/// Jobs of the same queue that are claimed before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ahead {
+    pub(crate) jobs: u64,
+    /// Whether there are more than were counted.
+    pub(crate) or_more: bool,
+}
+
+/// Something that keeps a job from running, or says why it need not run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub(crate) enum Reason {
+    Ended { status: JobStatus, at: Instant, why: Option<String>, superseded_by: Option<JobId> },
+    Running { node: Option<Owner>, since: Option<Instant>, node_alive: bool },
+    Stopping { node: Option<Owner>, why: Option<String> },
+    Schedule { next_fire: Option<Instant> },
+    Paused { from: Option<JobStatus> },
+    WaitsFor { needed: u32, jobs: Vec<Parent> },
+    WaitsForBatch { ended: u64, total: u64, closed: bool },
+    Expired { at: Instant },
+    NotDue { until: Instant, failures: u32, last_error: Option<String> },
+    QueuePaused { queue: QueueName },
+    NoLiveNode,
+    UnknownTarget { target: TargetName, live_nodes: usize, known_to_dead: Vec<Owner> },
+    UnknownResource { resource: ResourceName },
+    ResourceFull { resource: ResourceName, limit: u32, held_by: Vec<Holder> },
+    NoFreeSlot { slots: u32, nodes: usize },
+    JobsAhead { jobs: u64, or_more: bool, queue: QueueName },
+    Ready,
+}
+
+/// Every reason, the weightiest first; never none.
+pub(crate) fn reasons(facts: &Facts) -> Vec<Reason> {
+    if let Some(reason) = not_waiting(facts) {
+        return vec![reason];
+    }
+    let mut reasons: Vec<_> = obstacles(facts).into_iter().flatten().collect();
+    if reasons.is_empty() {
+        reasons.extend(competition(facts).into_iter().flatten());
+    }
+    if reasons.is_empty() {
+        reasons.push(Reason::Ready);
+    }
+    reasons
+}
+
+/// The reason of a job that waits for nothing.
+fn not_waiting(Facts { job, now, nodes, .. }: &Facts) -> Option<Reason> {
+    if let Some(ending) = &job.ending {
+        let why = job.cancel_reason.clone().or_else(|| job.last_error.clone());
+        let why = why.filter(|_| job.status != JobStatus::Succeeded);
+        let (status, superseded_by) = (job.status, job.superseded_by);
+        return Some(Reason::Ended { status, at: ending.terminated_at.into(), why, superseded_by });
+    }
+    if job.spec.job_type == JobType::Recurring && job.status != JobStatus::Paused {
+        let next_fire = job.recurrence.as_ref().and_then(|recurrence| recurrence.next_fire);
+        return Some(Reason::Schedule { next_fire: next_fire.map(Instant) });
+    }
+    let node = job.picked_by.clone();
+    let alive = nodes.iter().any(|row| Some(&row.info.owner) == node.as_ref() && is_alive(row, *now));
+    match job.status {
+        JobStatus::Running => {
+            Some(Reason::Running { node, since: job.picked_at.map(Instant), node_alive: alive })
+        }
+        JobStatus::Canceled => Some(Reason::Stopping { node, why: job.cancel_reason.clone() }),
+        _ => None,
+    }
+}
+
+fn is_alive(node: &Node, now: Timestamp) -> bool {
+    !node.reaped && node.lease_until > now
+}
+
+/// What would keep it from running on an empty cluster as well.
+fn obstacles(facts: &Facts) -> [Option<Reason>; 8] {
+    let Facts { job, now, batch, queue, .. } = facts;
+    let waiting = job.blocked_by > 0;
+    [
+        (job.status == JobStatus::Paused).then_some(Reason::Paused { from: job.paused_from }),
+        (waiting && !facts.parents.is_empty())
+            .then(|| Reason::WaitsFor { needed: job.blocked_by, jobs: facts.parents.clone() }),
+        batch.as_ref().filter(|_| waiting).map(|batch| Reason::WaitsForBatch {
+            ended: batch.completed + batch.failed,
+            total: batch.total,
+            closed: batch.closed,
+        }),
+        job.spec.expires_at.filter(|at| at <= now).map(|at| Reason::Expired { at: at.into() }),
+        (job.scheduled_time > *now).then(|| Reason::NotDue {
+            until: job.scheduled_time.into(),
+            failures: job.attempts,
+            last_error: job.last_error.clone(),
+        }),
+        queue.paused.then(|| Reason::QueuePaused { queue: job.spec.queue.clone() }),
+        nobody_can(facts),
+        facts.resource.as_ref().and_then(refusal),
+    ]
+}
+
+fn nobody_can(Facts { job, now, nodes, .. }: &Facts) -> Option<Reason> {
+    let target = job.spec.payload.target();
+    let knows = |node: &&Node| node.info.targets.iter().any(|known| known == target.as_str());
+    let (alive, dead): (Vec<_>, Vec<_>) = nodes.iter().partition(|node| is_alive(node, *now));
+    match alive.iter().copied().any(|node| knows(&node)) {
+        _ if alive.is_empty() => Some(Reason::NoLiveNode),
+        true => None,
+        false => Some(Reason::UnknownTarget {
+            target: target.clone(),
+            live_nodes: alive.len(),
+            known_to_dead: dead.into_iter().filter(knows).map(|node| node.info.owner.clone()).collect(),
+        }),
+    }
+}
+
+fn refusal(Resource { name, limit, holders }: &Resource) -> Option<Reason> {
+    match *limit {
+        None => Some(Reason::UnknownResource { resource: name.clone() }),
+        Some(limit) if holders.len() >= limit as usize => {
+            Some(Reason::ResourceFull { resource: name.clone(), limit, held_by: holders.clone() })
+        }
+        Some(_) => None,
+    }
+}
+
+/// What others want as well.
+fn competition(Facts { job, now, nodes, ahead, .. }: &Facts) -> [Option<Reason>; 2] {
+    let Ahead { jobs, or_more } = *ahead;
+    let alive: Vec<_> = nodes.iter().filter(|node| is_alive(node, *now)).collect();
+    let full = !alive.is_empty() && alive.iter().all(|node| node.slots > 0 && node.running >= node.slots);
+    let slots = alive.iter().map(|node| node.slots).sum();
+    [
+        full.then_some(Reason::NoFreeSlot { slots, nodes: alive.len() }),
+        (jobs > 0).then(|| Reason::JobsAhead { jobs, or_more, queue: job.spec.queue.clone() }),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,228 @@
+//! Nodes, what they do and why they do not, by the real program on a real file.
+
+#![cfg(feature = "sqlite")]
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod program;
+mod shop;
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ratchet_api::store::{
+    JobBulkStore as _, JobFilter, JobPauseStore as _, JobQueryStore as _, LockStore as _, NodeStore as _,
+    PageRequest, PermitRequest, ResourcePermitStore as _,
+};
+use ratchet_api::{
+    Condition, Due, Edge, Inserted, JobId, JobStatus, NodeInfo, Owner, QueueName, ResourceLimit,
+    ResourceName, Submission,
+};
+use ratchet_core::maintenance::Task;
+
+use program::{each, json, ratchet, refused, run, said, text};
+use shop::{Shop, call};
+
+/// Looks until it is so.
+macro_rules! until {
+    ($seen:expr) => {
+        while !$seen {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+}
+
+async fn join(shop: &Shop, label: &str, targets: &[&str], lease: Duration) -> Owner {
+    let mut info = NodeInfo::new(Owner::incarnate(label));
+    info.label = label.to_owned();
+    info.targets = targets.iter().map(ToString::to_string).collect();
+    shop.store.join(&info, lease).await.unwrap();
+    info.owner
+}
+
+#[tokio::test]
+async fn nodes_tell_whether_they_live_and_what_they_know() {
+    let shop = Shop::open().await;
+    let dead = join(&shop, "mixer", &["shop.Oven", "shop.Till"], Duration::from_millis(1)).await;
+    until!(each(&json(&shop.url, &["nodes"]), "state") == ["alive", "dead"]);
+    let nodes = json(&shop.url, &["nodes"]);
+    assert_eq!(each(&nodes, "owner"), [shop.owner.as_str(), dead.as_str()]);
+    assert_eq!((&nodes[1]["label"], &nodes[1]["targets"][1]), (&"mixer".into(), &"shop.Till".into()));
+    assert_eq!(nodes[1]["dead_since"], nodes[1]["lease_until"]);
+    assert!(nodes[0]["dead_since"].is_null());
+
+    let screen = said(&shop.url, &["nodes"]);
+    let died = format!("{dead}  dead since ");
+    for word in [died.as_str(), "  alive\n", "label      mixer", "targets    shop.Oven, shop.Till", "+0 ms"] {
+        assert!(screen.contains(word), "{word}: {screen}");
+    }
+}
+
+/// The reasons why a job is not running, in one word each.
+fn why(shop: &Shop, job: JobId) -> Vec<String> {
+    each(&json(&shop.url, &["explain", &job.to_string()])["reasons"], "reason")
+}
+
+fn told(shop: &Shop, job: JobId) -> String {
+    said(&shop.url, &["explain", &job.to_string()])
+}
+
+#[tokio::test]
+async fn a_job_says_why_it_is_not_running() {
+    let shop = Shop::open().await;
+    let first = shop.pending("default").await;
+    assert_eq!(why(&shop, first), ["unknown_target"]);
+    assert!(told(&shop, first).contains("no live node knows shop.Till (there are 1)"));
+    join(&shop, "seller", &["shop.Till", "shop.Oven"], Duration::from_secs(3_600)).await;
+    assert_eq!(why(&shop, first), ["ready"]);
+    assert!(told(&shop, first).contains("Not known here: circuit breakers"));
+
+    let (second, third) = (shop.pending("default").await, shop.pending("default").await);
+    let mut urgent = call("shop.Till");
+    urgent.spec.priority = ratchet_core::JobPriority::Critical;
+    let urgent = shop.submit(urgent).await;
+    assert_eq!(
+        (why(&shop, urgent), why(&shop, second)),
+        (vec!["ready".to_owned()], vec!["jobs_ahead".to_owned()])
+    );
+    assert!(told(&shop, third).contains("3 jobs are before it in queue default"));
+
+    let mut later = call("shop.Till");
+    later.due = Due::After(Duration::from_secs(600));
+    let later = shop.submit(later).await;
+    assert_eq!(why(&shop, later), ["not_due"]);
+    let mail = shop.pending("mail").await;
+    shop.store.set_queue_paused(&QueueName::new("mail").unwrap(), true).await.unwrap();
+    assert_eq!(why(&shop, mail), ["queue_paused"]);
+    assert!(told(&shop, mail).contains("`ratchet queues resume mail`"));
+    shop.store.pause(&[mail.into()]).await.unwrap();
+    assert_eq!(why(&shop, mail), ["paused", "queue_paused"]);
+
+    assert!(refused(&shop.url, &["explain", &JobId::generate().to_string()]).contains("there is no job"));
+}
+
+#[tokio::test]
+async fn a_job_says_whom_it_waits_for() {
+    let shop = Shop::open().await;
+    join(&shop, "seller", &["shop.Till"], Duration::from_secs(3_600)).await;
+    let (parent, child) = (call("shop.Till"), call("shop.Till"));
+    let (first, second) = (parent.spec.id, child.spec.id);
+    let mut submission = Submission::single(parent);
+    submission.jobs.push(child);
+    submission.edges.push(Edge::new(first, second, Condition::Success));
+    assert_eq!(shop.store.insert(&[submission]).await.unwrap(), [Inserted::New]);
+    let waits = json(&shop.url, &["explain", &second.to_string()]);
+    assert_eq!(waits["reasons"][0]["reason"], "waits_for");
+    assert_eq!(waits["reasons"][0]["jobs"][0]["job"], first.to_string());
+    assert!(told(&shop, second).contains(&format!("{first}  PENDING  needs SUCCESS")));
+
+    let smtp = ResourceName::new("smtp").unwrap();
+    let letter = || {
+        let mut letter = call("shop.Till");
+        letter.spec.resource = Some(smtp.clone());
+        letter
+    };
+    let held = shop.submit(letter()).await;
+    assert_eq!(why(&shop, held), ["unknown_resource"]);
+    shop.store.configure_resource(&ResourceLimit::new(smtp.clone(), 1)).await.unwrap();
+    let claims = shop.claim(&[held]).await;
+    let request = PermitRequest { id: held, fence: claims[0].fence, resource: smtp.clone() };
+    shop.store.acquire(&shop.owner, &[request]).await.unwrap();
+    assert!(told(&shop, held).contains(&format!("it runs on {} since ", shop.owner)));
+    let wants = shop.submit(letter()).await;
+    let text = told(&shop, wants);
+    for word in ["all 1 are taken", &held.to_string(), shop.owner.as_str()] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn an_ended_job_says_how_and_an_archived_one_that_it_is() {
+    let shop = Shop::open().await;
+    let failed = shop.failed("the oven is cold", 1).await[0];
+    let text = told(&shop, failed);
+    for word in ["it ended as FAILED at ", "the oven is cold", "`ratchet jobs retry`"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    said(&shop.url, &["maintenance", "run", "archive", "--older-than", "0s"]);
+    let error = refused(&shop.url, &["explain", &failed.to_string()]);
+    assert!(error.contains("was archived at ") && error.contains("it ended as FAILED"), "{error}");
+}
+
+#[tokio::test]
+async fn maintenance_is_done_now_and_says_what_it_did() {
+    let shop = Shop::open().await;
+    let failed = shop.failed("the oven is cold", 3).await;
+    shop.log(failed[0], 4).await;
+    let old = ["maintenance", "run", "archive", "dlq-purge", "log-purge", "--older-than", "1d"];
+    assert_eq!(
+        said(&shop.url, &old),
+        "archive        0 archived\ndlq-purge      0 deleted\nlog-purge      0 deleted\n"
+    );
+    let done = json(&shop.url, &["maintenance", "run", "log-purge", "dlq-purge", "--older-than", "0s"]);
+    assert_eq!(each(&done["tasks"], "outcome"), ["done", "done"]);
+    assert_eq!((&done["tasks"][0]["rows"], &done["tasks"][1]["rows"]), (&4.into(), &3.into()));
+
+    let (lock, other) = (Task::Archive.lock().unwrap(), Owner::incarnate("other"));
+    shop.store.try_lock(&lock, Duration::from_secs(60), &other).await.unwrap().unwrap();
+    let busy = run(&shop.url, &["maintenance", "run", "archive", "--older-than", "0s"]);
+    assert_eq!(busy.status.code(), Some(1));
+    assert!(text(&busy.stdout).contains("nothing was done: another node is at it"));
+
+    for (arguments, problem) in [
+        (&["maintenance", "run", "tidy", "--older-than", "1d"][..], "there is no task `tidy`"),
+        (&["maintenance", "run", "archive"], "--older-than"),
+        (&["maintenance", "run", "archive", "--older-than", "1w"], "such as 90d"),
+        (&["maintenance", "run", "--older-than", "1d"], "<TASK>..."),
+    ] {
+        let wrong = run(&shop.url, arguments);
+        assert_eq!(wrong.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&wrong.stderr).contains(problem), "{}", text(&wrong.stderr));
+    }
+}
+
+/// A worker that ends with the test, however that ends.
+struct Worker(Child);
+
+impl Worker {
+    fn start(shop: &Shop, label: &str, rate: &str) -> Self {
+        let arguments = ["worker", "--label", label, "--rate", rate, "--lease", "2"];
+        Self(ratchet(&shop.url, &arguments).stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    fn ask_to_end(&self) {
+        assert!(Command::new("kill").arg(self.0.id().to_string()).status().unwrap().success());
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+async fn labels(shop: &Shop) -> Vec<String> {
+    shop.store.nodes().await.unwrap().into_iter().map(|node| node.info.label).collect()
+}
+
+async fn count(shop: &Shop, statuses: &[JobStatus]) -> usize {
+    let mut filter = JobFilter::default();
+    filter.statuses = statuses.to_vec();
+    shop.store.query_jobs(&filter, &PageRequest::first(1_000)).await.unwrap().jobs.len()
+}
+
+#[tokio::test]
+async fn workers_share_a_store_and_one_finishes_what_a_killed_one_left() {
+    let shop = Shop::open().await;
+    let mut stays = Worker::start(&shop, "stays", "0");
+    until!(labels(&shop).await.contains(&"stays".to_owned()));
+    let killed = Worker::start(&shop, "killed", "20");
+    until!(count(&shop, &[JobStatus::Succeeded]).await >= 10);
+    drop(killed);
+    until!(count(&shop, &[JobStatus::Pending, JobStatus::Running]).await == 0);
+    stays.ask_to_end();
+    assert!(stays.0.wait().unwrap().success());
+    assert!(!labels(&shop).await.contains(&"stays".to_owned()), "it left in good order");
+    let wrong = run(&shop.url, &["worker", "--rate=-1"]);
+    assert!(text(&wrong.stderr).contains("--rate"), "{}", text(&wrong.stderr));
+}
