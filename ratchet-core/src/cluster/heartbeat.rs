@@ -59,12 +59,14 @@ struct Pulse {
     nodes: Option<Box<dyn NodeStore>>,
     streak: Streak,
     clock: SkewWatch,
+    /// Whether a beat was answered before. Until then the poller is at its first look.
+    heard: bool,
 }
 
 impl Pulse {
     fn new(engine: Arc<Engine>) -> Self {
         let clock = SkewWatch::new(engine.options.node.skew_warning);
-        Self { engine, nodes: None, streak: Streak::default(), clock }
+        Self { engine, nodes: None, streak: Streak::default(), clock, heard: false }
     }
 
     /// Beats at once, and then as often as it should, until the lease is lost.
@@ -123,14 +125,15 @@ impl Pulse {
 
     /// Stops bodies whose jobs were cancelled elsewhere, looks for work whose wakeup was lost, and has the jobs of the dead
     /// taken over.
-    fn hear(&self, reply: &BeatReply) {
+    fn hear(&mut self, reply: &BeatReply) {
         let engine = &self.engine;
         for job in &reply.cancel_requested {
             engine.running.stop(*job);
         }
-        if reply.due_work {
+        if reply.due_work && self.heard {
             engine.bell.notify_one();
         }
+        self.heard = true;
         let may_reap = self.streak.may_reap(&engine.options.node);
         // Who was this very process lives on in it, and needs no proof of its death.
         let dead = reply.dead.iter().filter(|owner| may_reap || engine.was(owner)).cloned();
