@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ratchet_api::options::RatchetOptions;
-use ratchet_api::{JobEventKind, JobPayload, JobPriority, JobStatus, JsonText, NewJob, Submission};
+use ratchet_api::{
+    JobEventKind, JobPayload, JobPriority, JobStatus, JsonText, NewJob, Submission, Timestamp,
+};
 use ratchet_core::{Call, JobContext, JobFailure, Method, Readiness, ResultError, jobs};
 use tokio::sync::Notify;
 
@@ -100,6 +102,10 @@ async fn bodies(fx: &Fixture) -> (Node, Arc<Notify>, Arc<Notify>, Arc<AtomicBool
     let (entered, released, stopped) =
         (bodies.entered.clone(), bodies.released.clone(), bodies.stopped.clone());
     (fx.node(|builder| builder.bean(bodies)).await, entered, released, stopped)
+}
+
+async fn last_beat(node: &Node) -> Timestamp {
+    node.store().nodes().await.expect("read").first().expect("it lives").heartbeat_at
 }
 
 async fn failed(node: &Node, call: Call<()>) -> String {
@@ -225,7 +231,10 @@ async fn log_lines_and_progress_are_kept_without_secrets(fx: Fixture) {
 
 // shows: S61 S62
 async fn a_node_that_stops_lets_running_jobs_end_and_takes_no_new_ones(fx: Fixture) {
-    let (node, entered, released, _) = bodies(&fx).await;
+    let bodies = Bodies::default();
+    let (entered, released) = (Arc::clone(&bodies.entered), Arc::clone(&bodies.released));
+    let quick = |options: &mut RatchetOptions| options.node.beat = Duration::from_millis(100);
+    let node = fx.node(|builder| builder.bean(bodies).configure(quick)).await;
     let running = node.enqueue(Bodies::job().wait()).submit().await.expect("stored");
     entered.notified().await;
     let node = Arc::new(node);
@@ -235,6 +244,13 @@ async fn a_node_that_stops_lets_running_jobs_end_and_takes_no_new_ones(fx: Fixtu
     });
     node.until_draining().await;
     let late = node.enqueue(Bodies::job().double(1)).submit().await.expect("stored");
+    // A node that waits for its bodies beats; by then it would have told them something.
+    for _ in 0..2 {
+        let before = last_beat(&node).await;
+        while last_beat(&node).await == before {
+            tokio::task::yield_now().await;
+        }
+    }
     released.notify_one();
     stopping.await.expect("it stops");
     assert_eq!(node.readiness(), Readiness::Stopped);
