@@ -4,6 +4,7 @@
 //! - `spi`: how much of what the database can do is left when the work goes through the store?
 //! - `drain`: and when it goes through the engine as well?
 //! - `enqueue`: how fast do jobs get in?
+//! - `latency`: how soon does an idle node run what another one submits, and what does being idle cost?
 //! - `store`: one file for each store: how to open it, fill it quickly, look inside, and do the same work by hand.
 
 mod backlog;
@@ -12,6 +13,7 @@ mod drain;
 mod enqueue;
 mod job;
 mod lane;
+mod latency;
 mod notices;
 mod report;
 mod spi;
@@ -60,6 +62,8 @@ enum Command {
         #[command(flatten)]
         only: enqueue::Only,
     },
+    /// From the submit on one idle node to the run on another, and statements of idle nodes
+    Latency(Options),
 }
 
 #[derive(Debug, Args)]
@@ -92,6 +96,7 @@ async fn run(command: Command) -> Result<bool> {
     let (Command::Claim(options)
     | Command::Spi { options, .. }
     | Command::Drain { options, .. }
+    | Command::Latency(options)
     | Command::Enqueue { options, .. }) = &command;
     let bench = store::open(options.store).await?;
     for remark in bench.remarks().await? {
@@ -102,6 +107,7 @@ async fn run(command: Command) -> Result<bool> {
         Command::Spi { options, only } => spi::run(&bench, options.quick, only).await?,
         Command::Enqueue { options, only } => enqueue::run(bench.as_ref(), options.quick, only).await?,
         Command::Drain { options, only } => drain::run(bench.as_ref(), options.quick, only).await?,
+        Command::Latency(options) => latency::run(bench.as_ref(), options.quick).await?,
     };
     finish(&report, options)
 }

@@ -42,6 +42,11 @@ pub(crate) enum BenchCommand {
         cargo xtask bench enqueue --store postgres\n  \
         cargo xtask bench enqueue --store sqlite --quick")]
     Enqueue(Options),
+    /// From the submit on one idle node to the run on another: with wakeups, without, and by hand; statements of idle nodes
+    #[command(after_help = "Examples:\n  \
+        cargo xtask bench latency --store postgres\n  \
+        cargo xtask bench latency --store postgres --quick")]
+    Latency(Options),
 }
 
 #[derive(Debug, Args)]
@@ -64,6 +69,7 @@ pub(crate) fn run(command: &BenchCommand, workspace: &Path) -> Result<()> {
         BenchCommand::Spi(options) => ("spi", options),
         BenchCommand::Drain(options) => ("drain", options),
         BenchCommand::Enqueue(options) => ("enqueue", options),
+        BenchCommand::Latency(options) => ("latency", options),
     };
     let Some((_, needed)) = STORES.iter().find(|(store, _)| *store == options.store) else {
         bail!("there is no store {}; see `cargo xtask bench {name} --help`", options.store);

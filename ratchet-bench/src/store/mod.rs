@@ -19,6 +19,7 @@ use serde::Serialize;
 use crate::backlog::Backlog;
 use crate::enqueue::Shop;
 use crate::lane::Lane;
+use crate::latency::WakeProbe;
 
 pub(crate) use fill::Progress;
 
@@ -85,6 +86,9 @@ pub(crate) trait Bench: Send + Sync {
     async fn place(&self) -> Result<Box<dyn Place>>;
 }
 
+/// A store, and how many statements it has sent so far.
+pub(crate) type Counted = (Arc<dyn JobStore>, Box<dyn Fn() -> u64 + Send + Sync>);
+
 /// A place for jobs: a schema, a file, a database.
 #[async_trait]
 pub(crate) trait Place: Send + Sync {
@@ -124,6 +128,16 @@ pub(crate) trait Place: Send + Sync {
 
     /// A user who submits inside of transactions, if the store can do that.
     async fn shop(&self) -> Result<Option<Box<dyn Shop>>> {
+        Ok(None)
+    }
+
+    /// A wakeup by hand, if the store has wakeups.
+    async fn wake_probe(&self) -> Result<Option<Box<dyn WakeProbe>>> {
+        Ok(None)
+    }
+
+    /// Opens the store so that its statements are counted.
+    async fn connect_counted(&self) -> Result<Option<Counted>> {
         Ok(None)
     }
 

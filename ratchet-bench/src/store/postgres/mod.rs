@@ -1,11 +1,13 @@
 //! The PostgreSQL store: a schema for each place.
 
+mod counted;
 mod explain;
 mod fill;
 mod probe;
 
 use std::str::FromStr as _;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -19,10 +21,11 @@ use sqlx::{Connection as _, PgConnection, Row as _};
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
-use super::{Bench, Place, Plan, Progress};
+use super::{Bench, Counted, Place, Plan, Progress};
 use crate::backlog::{BOOST, Backlog};
 use crate::enqueue::Shop;
 use crate::lane::Lane;
+use crate::latency::WakeProbe;
 use crate::usage::family_cpu;
 
 const URL: &str = "RATCHET_TEST_POSTGRES_URL";
@@ -176,6 +179,16 @@ impl Place for PgPlace {
 
     async fn shop(&self) -> Result<Option<Box<dyn Shop>>> {
         probe::shop(self).await.map(Some)
+    }
+
+    async fn wake_probe(&self) -> Result<Option<Box<dyn WakeProbe>>> {
+        probe::wake_probe(self).await.map(Some)
+    }
+
+    async fn connect_counted(&self) -> Result<Option<Counted>> {
+        let (url, count) = counted::to(&self.url)?;
+        let store = self.store(&url, StoreClock::Server, 2).await?;
+        Ok(Some((Arc::new(store), Box::new(move || count.load(Ordering::Relaxed)))))
     }
 
     async fn close(self: Box<Self>) -> Result<()> {

@@ -2,6 +2,10 @@
 //! than this work needs. It takes jobs in the order of an index, not in the exact one, and checks nothing that it
 //! can do without.
 
+mod wake;
+
+pub(super) use wake::probe as wake_probe;
+
 use std::collections::VecDeque;
 
 use anyhow::{Result, ensure};
