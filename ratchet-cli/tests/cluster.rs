@@ -6,6 +6,7 @@
 mod program;
 mod shop;
 
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -178,6 +179,26 @@ async fn maintenance_is_done_now_and_says_what_it_did() {
         assert_eq!(wrong.status.code(), Some(2), "{arguments:?}");
         assert!(text(&wrong.stderr).contains(problem), "{}", text(&wrong.stderr));
     }
+}
+
+#[tokio::test]
+async fn maintenance_that_is_told_to_stop_frees_its_lock_and_the_next_one_goes_on() {
+    const LINES: usize = 40_000;
+    let shop = Shop::open().await;
+    let job = shop.pending("default").await;
+    shop.log(job, LINES).await;
+    let purge = ["maintenance", "run", "log-purge", "--older-than", "0s"];
+    let mut child = ratchet(&shop.url, &purge).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut first).unwrap();
+    assert_eq!(first, "log-purge: 1000 deleted so far\n");
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    let stopped = child.wait_with_output().unwrap();
+    assert_eq!(stopped.status.code(), Some(1));
+    assert!(text(&stopped.stdout).contains("then it was stopped"), "{}", text(&stopped.stdout));
+    let rest = json(&shop.url, &purge);
+    assert_eq!(rest["tasks"][0]["outcome"], "done");
+    assert!((1..LINES as u64).contains(&rest["tasks"][0]["rows"].as_u64().unwrap()));
 }
 
 /// A worker that ends with the test, however that ends.

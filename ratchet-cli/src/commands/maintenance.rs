@@ -1,6 +1,8 @@
 //! `ratchet maintenance`
 
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -52,13 +54,13 @@ pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) ->
     let Command::Run(Run { tasks, older_than }) = &arguments.command;
     let client = place.open().await?;
     let maintenance = client.maintenance().older_than(*older_than);
-    let mut runs = Runs::default();
+    let (mut runs, stop) = (Runs::default(), stop_on_signal());
     for task in tasks {
         let tell = |rows| {
             if rows > 0 {
                 progress(&format!("{task}: {rows} {} so far", task.verb()));
             }
-            true
+            !stop.load(Ordering::Relaxed)
         };
         let ran = maintenance.run(*task, tell).await.with_context(|| format!("{task} did not end"))?;
         runs.tasks.push(TaskRun::of(*task, ran));
@@ -66,6 +68,18 @@ pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) ->
     let done = runs.tasks.iter().all(|run| matches!(run.ran, Ran::Done { .. }));
     output.show(&runs)?;
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Becomes true at Ctrl-C or SIGTERM: whoever is killed instead keeps the lock until it ends by itself.
+fn stop_on_signal() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&stop);
+    tokio::spawn(async move {
+        if ratchet_core::shutdown_signal().await.is_ok() {
+            told.store(true, Ordering::Relaxed);
+        }
+    });
+    stop
 }
 
 /// Reads `90d`, `12h`, `30min` or `10s`.
