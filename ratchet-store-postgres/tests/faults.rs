@@ -80,18 +80,7 @@ async fn one_call_pays_for_connections_that_were_killed_while_idle() {
     const CONNECTIONS: usize = 3;
     let node = Node::new().await;
     let store = node.peer(&url(), |options| options.connections = CONNECTIONS).await;
-    // At once, so that each has a connection of its own.
-    let blocker = lock_node(&node).await;
-    let mut watcher = node.session().await;
-    let requests = [(); CONNECTIONS].map(|()| node.claiming(1));
-    let claims = requests.iter().map(|request| store.claim(request));
-    let freed = async {
-        until(async || waiting(&mut watcher, &node).await.len() == CONNECTIONS).await;
-        drop(blocker);
-    };
-    let (claims, ()) = tokio::join!(join_all(claims), freed);
-    assert!(claims.iter().all(StoreResult::is_ok), "{claims:?}");
-
+    let mut watcher = use_all(&node, &store, CONNECTIONS).await;
     let idle = sessions(&mut watcher, &node).await;
     assert!(idle.len() >= CONNECTIONS, "{idle:?}");
     kill(&mut watcher, &idle).await;
@@ -101,6 +90,40 @@ async fn one_call_pays_for_connections_that_were_killed_while_idle() {
     }
     store.close().await;
     node.close().await;
+}
+
+#[tokio::test]
+async fn one_call_pays_for_connections_that_lead_nowhere() {
+    const CONNECTIONS: usize = 3;
+    let (node, proxy) = (Node::new().await, Proxy::to(&url()));
+    let change = |options: &mut PostgresOptions| {
+        options.operation_timeout = PATIENCE;
+        options.connections = CONNECTIONS;
+    };
+    let store = node.peer(&proxy.url, change).await;
+    use_all(&node, &store, CONNECTIONS).await;
+    proxy.silence();
+    transient(store.claim(&node.claiming(1)).await);
+    for _ in 0..CONNECTIONS {
+        store.claim(&node.claiming(1)).await.expect("claim answers");
+    }
+    store.close().await;
+    node.close().await;
+}
+
+/// Uses so many connections of the store at once, so that each is there and idle.
+async fn use_all(node: &Node, store: &PostgresStore, connections: usize) -> PgConnection {
+    let blocker = lock_node(node).await;
+    let mut watcher = node.session().await;
+    let requests: Vec<_> = (0..connections).map(|_| node.claiming(1)).collect();
+    let claims = requests.iter().map(|request| store.claim(request));
+    let freed = async {
+        until(async || waiting(&mut watcher, node).await.len() == connections).await;
+        drop(blocker);
+    };
+    let (claims, ()) = tokio::join!(join_all(claims), freed);
+    assert!(claims.iter().all(StoreResult::is_ok), "{claims:?}");
+    watcher
 }
 
 #[tokio::test]

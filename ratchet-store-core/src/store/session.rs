@@ -196,7 +196,12 @@ impl SqlStore {
         let once = || async {
             let late =
                 || StoreError::new(StoreErrorKind::Transient, op, "the database did not answer in time");
-            timeout(self.options.operation_timeout, self.once(op, work, &task)).await.map_err(|_| late())?
+            let done = timeout(self.options.operation_timeout, self.once(op, work, &task)).await;
+            done.unwrap_or_else(|_| {
+                // The others may lead nowhere as well.
+                self.sessions.pool(work).clear();
+                Err(late())
+            })
         };
         transient::rerun(|error| is_lost_race(dialect, error), once).await
     }
