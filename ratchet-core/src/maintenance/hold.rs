@@ -8,6 +8,8 @@ use ratchet_api::store::LockStore;
 use ratchet_api::{LockLease, LockName, Owner, StoreResult};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use super::in_time;
+
 /// The lock is somebody else's by now, or may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lost;
@@ -65,7 +67,7 @@ impl Hold {
 
     /// Gives it up.
     pub(super) async fn release(self) {
-        if let Err(error) = self.locks.unlock(&self.lease).await {
+        if let Err(error) = in_time(self.ttl, self.locks.unlock(&self.lease)).await {
             tracing::debug!(%error, lock = %self.lease.name, "a lock stays until it ends by itself");
         }
     }

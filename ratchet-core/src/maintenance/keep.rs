@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::hold::Hold;
-use super::{Maintenance, Ran, Task, pace};
+use super::{Maintenance, Ran, Task, in_time, pace};
 use crate::cluster::lease::Lease;
 use crate::engine::Node;
 use crate::schedule::CronSchedule;
@@ -86,14 +86,14 @@ impl Kept<'_> {
         // Nobody is refused their own lock, so this one is nobody's.
         let nobody = Owner::incarnate(&self.node.label);
         let ttl = self.node.options.maintenance.lock_ttl;
-        let Some(due) = store.try_lock(&name, ttl, &nobody).await? else { return Ok(()) };
-        let begun = store.database_time().await?;
+        let Some(due) = in_time(ttl, store.try_lock(&name, ttl, &nobody)).await? else { return Ok(()) };
+        let begun = in_time(ttl, store.database_time()).await?;
         let go_on = |_| self.node.drain.takes_work() && lease.holds();
         let ran = maintenance.sweep(self.task, hold, go_on).await;
         self.tell(&ran, begun, lease.owner());
         match ran {
-            Ok(Ran::Done { .. }) => self.done(&due).await,
-            _ => store.unlock(&due).await.map(drop),
+            Ok(Ran::Done { .. }) => in_time(ttl, self.done(&due)).await,
+            _ => in_time(ttl, store.unlock(&due)).await.map(drop),
         }?;
         ran.map(drop)
     }

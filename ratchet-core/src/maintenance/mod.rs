@@ -84,8 +84,8 @@ impl Maintenance {
     }
 
     async fn hold(&self, task: Task) -> StoreResult<Option<Hold>> {
-        Hold::take(Arc::<dyn JobStore>::clone(&self.store), &task.lock()?, self.options.lock_ttl, &self.owner)
-            .await
+        let (name, ttl) = (task.lock()?, self.options.lock_ttl);
+        in_time(ttl, Hold::take(Arc::<dyn JobStore>::clone(&self.store), &name, ttl, &self.owner)).await
     }
 
     /// Part after part, as long as there is something left.
@@ -112,10 +112,14 @@ impl Maintenance {
     }
 
     async fn part(&self, task: Task) -> StoreResult<(u64, bool)> {
-        let late = |_| StoreError::new(StoreErrorKind::Unavailable, "maintenance", "no answer in time");
-        let limit = self.options.lock_ttl * PATIENCE;
-        timeout(limit, task.chunk(&*self.store, &self.options)).await.map_err(late)?
+        in_time(self.options.lock_ttl * PATIENCE, task.chunk(&*self.store, &self.options)).await
     }
+}
+
+/// A store that never answers must not hold a task up for ever.
+async fn in_time<T>(limit: Duration, call: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
+    let late = |_| StoreError::new(StoreErrorKind::Unavailable, "maintenance", "no answer in time");
+    timeout(limit, call).await.map_err(late)?
 }
 
 impl fmt::Debug for Maintenance {
