@@ -26,7 +26,7 @@ use line::{By, Heard, Line};
 /// At least so long between two notices: what is told meanwhile goes out as one. `NOTIFY` takes a lock of the whole server.
 const GAP: Duration = Duration::from_millis(100);
 /// After so long without a word the server is asked for a sign of life, and has so long to give it. Together ten seconds,
-/// and few enough questions for an idle node to send no more than 0.3 statements a second in all.
+/// and few enough questions for an idle node to send no more than 0.3 messages a second in all.
 const QUIET: Duration = Duration::from_secs(9);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Between two tries to connect: at random, so that nodes that lost the same server do not come back at once.
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_node_sends_few_statements() {
+    fn an_idle_node_says_little() {
         let options = ratchet_api::options::RatchetOptions::default();
         let per_second = |every: Duration| 1.0 / every.as_secs_f64();
         let beats = per_second(options.node.beat) + per_second(options.polling.deep_idle_delay);
