@@ -30,6 +30,7 @@ crate::cases! {
     a_lock_is_kept_as_long_as_a_part_takes;
     a_node_whose_lock_is_lost_gives_its_task_up;
     a_node_that_drains_stops_after_the_part_it_is_at_and_frees_the_lock;
+    a_task_is_done_part_by_part_until_nothing_is_left;
     a_task_goes_on_after_a_failure_at_any_part;
     what_is_done_by_hand_is_done_under_the_same_lock;
     a_node_with_a_cron_expression_that_makes_no_sense_does_not_start;
@@ -271,6 +272,21 @@ async fn a_node_that_drains_stops_after_the_part_it_is_at_and_frees_the_lock(fx:
     assert_eq!(archived(client.store()).await.len(), 1);
     let rest = client.maintenance().older_than(Duration::ZERO).run(Task::Archive, |_| true).await;
     assert_eq!(rest.expect("it goes on"), Ran::Done { rows: 2 });
+}
+
+// shows: S180
+async fn a_task_is_done_part_by_part_until_nothing_is_left(fx: Fixture) {
+    jobs(&fx, 5).await;
+    let node = node(&fx, |options| options.archive.batch_size = 2).await;
+    let mut asked = Vec::new();
+    let maintenance = node.maintenance();
+    let done = maintenance.run(Task::Archive, |rows| {
+        asked.push(rows);
+        true
+    });
+    assert_eq!(done.await.expect("answered"), Ran::Done { rows: 5 });
+    assert_eq!(asked, [0, 2, 4]);
+    node.stop().await;
 }
 
 // shows: S8 S180
