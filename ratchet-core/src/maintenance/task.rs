@@ -174,7 +174,7 @@ mod tests {
         assert!(error.to_string().starts_with("there is no task `tidy`; there are archive,"));
     }
 
-    // shows: C26
+    // shows: S179
     #[test]
     fn a_dead_letter_is_not_archived_while_it_is_kept_as_one() {
         for (archive, dlq, failed) in [(90, 90, 90), (120, 90, 120), (30, 90, 90)] {

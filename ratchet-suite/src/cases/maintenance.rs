@@ -122,7 +122,7 @@ async fn is_there(store: &dyn JobStore, job: JobId) -> bool {
     store.find(&[job]).await.expect("read").pop().flatten().is_some()
 }
 
-// shows: S27 S139 S179 S180 C25
+// shows: S27 S139 S179 S180
 async fn ended_jobs_of_every_kind_are_archived_and_others_stay(fx: Fixture) {
     let node = node(&fx, archive).await;
     let later = || node.enqueue(Worker::job().work(false)).delay(Duration::from_secs(600)).submit();
