@@ -50,7 +50,7 @@ struct Sizes {
     rounds: usize,
 }
 
-const FULL: Sizes = Sizes { bodies: [(0, 30_000), (1, 30_000), (10, 15_000)], rounds: 5 };
+const FULL: Sizes = Sizes { bodies: [(0, 120_000), (1, 60_000), (10, 15_000)], rounds: 5 };
 const QUICK: Sizes = Sizes { bodies: [(0, 2_000), (1, 2_000), (10, 1_000)], rounds: 1 };
 
 /// What one round took.

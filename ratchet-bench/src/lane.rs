@@ -125,8 +125,7 @@ impl Lane for StoreLane {
     }
 
     async fn load(&mut self) -> Result<()> {
-        let claims: Vec<_> = self.held.iter().map(|claim| (claim.id, claim.fence)).collect();
-        let loaded = self.store.load(&claims).await?;
+        let loaded = self.store.load(&self.owner, &self.held).await?;
         ensure!(loaded.iter().all(|loaded| matches!(loaded, Loaded::Job(..))), "a job was not loaded");
         Ok(())
     }

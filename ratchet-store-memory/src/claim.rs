@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_api::store::{ClaimRequest, JobClaimStore, JobCrudStore, Loaded};
 use ratchet_api::{
-    BusinessKey, Fence, IdempotencyKey, Job, JobClaim, JobId, JobStatus, Owner, StoreError, StoreResult,
+    BusinessKey, IdempotencyKey, Job, JobClaim, JobId, JobStatus, Owner, StoreError, StoreResult,
     Timestamp,
 };
 
@@ -73,8 +73,8 @@ impl State {
 
 #[async_trait]
 impl JobCrudStore for MemoryStore {
-    async fn load(&self, claims: &[(JobId, Fence)]) -> StoreResult<Vec<Loaded>> {
-        Ok(self.transaction(|state, _| claims.iter().map(|(id, fence)| state.load(*id, *fence)).collect()))
+    async fn load(&self, owner: &Owner, claims: &[JobClaim]) -> StoreResult<Vec<Loaded>> {
+        Ok(self.transaction(|state, _| claims.iter().map(|claim| state.load(owner, claim)).collect()))
     }
 
     async fn find(&self, jobs: &[JobId]) -> StoreResult<Vec<Option<Job>>> {
@@ -100,13 +100,13 @@ fn readable(row: &Row) -> StoreResult<Job> {
 }
 
 impl State {
-    fn load(&self, id: JobId, fence: Fence) -> Loaded {
-        let held = |row: &&Row| row.job.status == JobStatus::Running && row.job.fence == fence;
-        match self.jobs.get(&id).filter(held) {
+    fn load(&self, owner: &Owner, claim: &JobClaim) -> Loaded {
+        let held = |row: &&Row| row.job.picked_by.as_ref() == Some(owner) && row.job.fence == claim.fence;
+        match self.jobs.get(&claim.id).filter(held) {
             None => Loaded::Lost,
             Some(row) if row.cancel_requested => Loaded::CancelRequested,
             Some(Row { unreadable: Some(problem), .. }) => Loaded::Corrupt(problem.clone()),
-            Some(row) => Loaded::Job(Box::new(row.view()), self.edges_from(id)),
+            Some(row) => Loaded::Job(Box::new(row.view()), self.edges_from(claim.id)),
         }
     }
 }

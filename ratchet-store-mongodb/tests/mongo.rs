@@ -126,10 +126,9 @@ async fn plain_work_needs_few_round_trips_and_no_transaction() {
     let jobs: Vec<_> = (0..50).map(|_| Submission::single(job())).collect();
     let (_, insert) = place.watched(place.store.insert(&jobs)).await;
     let claims = place.claim(50).await;
-    let held: Vec<_> = claims.iter().map(|claim| (claim.id, claim.fence)).collect();
-    let (_, load) = place.watched(place.store.load(&held)).await;
-    let outcomes: Vec<_> =
-        held.iter().map(|(id, fence)| Outcome::new(*id, *fence, End::Succeeded { result: None })).collect();
+    let (_, load) = place.watched(place.store.load(&place.owner, &claims)).await;
+    let succeeded = |claim: &JobClaim| Outcome::new(claim.id, claim.fence, End::Succeeded { result: None });
+    let outcomes: Vec<_> = claims.iter().map(succeeded).collect();
     let (_, commit) = place.watched(place.store.commit(&place.owner, &outcomes)).await;
     let (_, beat) = place.watched(place.store.beat(&Beat::new(place.owner.clone(), LEASE))).await;
 
@@ -168,7 +167,7 @@ async fn everything_works_by_the_servers_clock() {
         }
     };
     assert_eq!((claim.attempts, claim.scheduled_time), (1, due));
-    let loaded = place.store.load(&[(claim.id, claim.fence)]).await.expect("load answers").remove(0);
+    let loaded = place.store.load(&place.owner, from_ref(&claim)).await.expect("load answers").remove(0);
     let Loaded::Job(job, _) = loaded else { panic!("{loaded:?}") };
     assert_eq!(
         job.last_error.as_deref(),

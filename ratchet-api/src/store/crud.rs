@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::{BusinessKey, Edge, Fence, IdempotencyKey, Job, JobId, StoreResult};
+use crate::{BusinessKey, Edge, IdempotencyKey, Job, JobClaim, JobId, Owner, StoreResult};
 
 /// What `load` found for one claim.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,14 +20,17 @@ pub enum Loaded {
 /// Reads of single jobs. They are created by `insert`, changed by outcomes and controls, removed by `delete`.
 #[async_trait]
 pub trait JobCrudStore: Send + Sync + 'static {
-    /// Reads claimed jobs in full, just before they run; one answer for each, in order.
+    /// Reads jobs that `owner` claimed in full, just before they run; one answer for each, in order. What the claims
+    /// say already may be taken from them.
     ///
     /// # Contract
-    /// - `load.fenced`: a job is given only under the fence of its present claim; any other fence answers `Lost`.
+    /// - `load.fenced`: a job is given only to its present owner under the fence of its present claim; any other owner
+    ///   or fence answers `Lost`.
     /// - `load.cancel`: a job that was asked to be cancelled answers `CancelRequested`.
+    /// - `load.whole`: the job is the one that `find` gives, whatever it has and has not.
     /// - `load.edges`: all edges that lead from the job come with it, by priority, then in the order they were stored.
     /// - `load.corrupt`: a row that cannot be read answers `Corrupt` for itself alone; its stored text is not changed.
-    async fn load(&self, claims: &[(JobId, Fence)]) -> StoreResult<Vec<Loaded>>;
+    async fn load(&self, owner: &Owner, claims: &[JobClaim]) -> StoreResult<Vec<Loaded>>;
 
     /// Reads jobs; `None` for each that does not exist, in order.
     ///

@@ -87,7 +87,7 @@ macro_rules! __delegate_part {
     };
     (JobCrudStore, $store:ty, $inner:ident) => {
         $crate::__delegate_methods!($store, $inner, JobCrudStore {
-            load(claims: &[($crate::JobId, $crate::Fence)]) -> Vec<$crate::store::Loaded>;
+            load(owner: &$crate::Owner, claims: &[$crate::JobClaim]) -> Vec<$crate::store::Loaded>;
             find(jobs: &[$crate::JobId]) -> Vec<Option<$crate::Job>>;
             find_by_idempotency_key(key: &$crate::IdempotencyKey) -> Option<$crate::JobId>;
             find_active_by_business_key(key: &$crate::BusinessKey) -> Option<$crate::JobId>;

@@ -30,16 +30,19 @@ impl Coordinator {
 
     /// Begins an attempt at each. A claim for which there is no place after all goes back untouched.
     pub(crate) async fn accept(&self, claims: Vec<JobClaim>) {
-        let (mut begun, mut unwanted) = (Vec::with_capacity(claims.len()), Vec::new());
+        let (mut begun, mut places, mut unwanted) = (Vec::with_capacity(claims.len()), Vec::new(), Vec::new());
         for claim in claims {
             match self.engine.slots.take(&claim.queue).filter(|_| self.engine.takes_work()) {
-                // From now on, not from when it is first polled: whoever reconciles must see it.
-                Some(place) => begun.push((self.engine.running.begin(claim.id, claim.fence), claim, place)),
+                Some(place) => {
+                    // From now on, not from when it is first polled: whoever reconciles must see it.
+                    places.push((self.engine.running.begin(claim.id, claim.fence), place));
+                    begun.push(claim);
+                }
                 None => unwanted.push(claim),
             }
         }
         if !begun.is_empty() {
-            self.attempts.spawn(begin(Arc::clone(&self.engine), self.attempts.clone(), begun));
+            self.attempts.spawn(begin(Arc::clone(&self.engine), self.attempts.clone(), begun, places));
         }
         join_all(unwanted.iter().map(|claim| hand_back(&self.engine, claim))).await;
     }
@@ -52,9 +55,14 @@ impl Coordinator {
 }
 
 /// Reads what was claimed together by one call, and runs each.
-async fn begin(engine: Arc<Engine>, attempts: TaskTracker, begun: Vec<(Running, JobClaim, Place)>) {
-    let loaded = load(&engine, begun.iter().map(|(_, claim, _)| claim)).await;
-    for ((running, claim, place), loaded) in begun.into_iter().zip(loaded) {
+async fn begin(
+    engine: Arc<Engine>,
+    attempts: TaskTracker,
+    claims: Vec<JobClaim>,
+    places: Vec<(Running, Place)>,
+) {
+    let loaded = load(&engine, &claims).await;
+    for ((claim, (running, place)), loaded) in claims.into_iter().zip(places).zip(loaded) {
         let queue = claim.queue.clone();
         let attempt = Attempt { engine: Arc::clone(&engine), claim, loaded, place, running };
         let attempt = attempts.track_future(run(attempt));

@@ -60,7 +60,7 @@ impl Stepper {
                 return Ok(attempts);
             }
             attempts += claims.len();
-            let loaded = load(&self.engine, claims.iter()).await;
+            let loaded = load(&self.engine, &claims).await;
             let claims = claims.into_iter().zip(loaded);
             join_all(claims.filter_map(|(claim, loaded)| self.attempt(claim, loaded))).await;
         }

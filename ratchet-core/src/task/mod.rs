@@ -189,9 +189,8 @@ fn fits(engine: &Engine, result: &JsonText) -> bool {
 }
 
 /// Reads the jobs that were claimed, and with them whether they were cancelled meanwhile: one call for all.
-pub(crate) async fn load(engine: &Engine, claims: impl Iterator<Item = &JobClaim>) -> Vec<Loaded> {
-    let claims: Vec<_> = claims.map(|claim| (claim.id, claim.fence)).collect();
-    let loaded = insist(engine, "load", || engine.store.load(&claims)).await;
+pub(crate) async fn load(engine: &Engine, claims: &[JobClaim]) -> Vec<Loaded> {
+    let loaded = insist(engine, "load", || engine.store.load(&engine.owner, claims)).await;
     loaded.unwrap_or_else(|| vec![Loaded::Lost; claims.len()])
 }
 
@@ -306,7 +305,7 @@ pub(crate) async fn bury(
     failure: &JobFailure,
     reason: DeadReason,
 ) {
-    let loaded = load(engine, std::iter::once(claim)).await.pop().unwrap_or(Loaded::Lost);
+    let loaded = load(engine, std::slice::from_ref(claim)).await.pop().unwrap_or(Loaded::Lost);
     let subject = match subject(engine, loaded, running) {
         Ok(subject) => subject,
         Err(stop) => return settle_unrun(engine, claim, stop).await,

@@ -14,11 +14,8 @@ use crate::store::hold::ids_of;
 use crate::store::row::{self, Cells, read_readable};
 use crate::store::session::Session;
 
-/// Read beyond the limit, because other nodes may be taking the same heads at this moment.
-const SPARE: i64 = 16;
-
-/// How often a claim that found too many heads taken looks again, each time as much further as a claim takes: by then
-/// their takers have moved on, or it finds what lies behind theirs.
+/// How often a claim looks, if it found heads that other nodes were taking at that moment. Each time it looks as much
+/// further as a claim takes: by then their takers have moved on, or it finds what lies behind theirs.
 const LOOKS: usize = 4;
 
 #[async_trait]
@@ -53,17 +50,15 @@ impl JobClaimStore for SqlStore {
 
 async fn claim(session: &mut Session<'_>, request: &ClaimRequest) -> StoreResult<Vec<JobClaim>> {
     let mut wanted = request.queues.clone();
-    let (mut claims, missed) = claim_once(session, request, &wanted, SPARE).await?;
-    let mut missed = missed > 0;
     let at_once = request.queues.iter().map(|part| bounded(part.limit)).max().unwrap_or_default();
-    for look in (1..).take(LOOKS - 1) {
-        if !missed {
+    let mut claims = Vec::new();
+    for look in (0..).take(LOOKS) {
+        let (more, missed) = claim_once(session, request, &wanted, look * at_once).await?;
+        claims.extend(more);
+        if missed <= 0 {
             break;
         }
         subtract(&mut wanted, &claims, &request.queues);
-        let (more, still) = claim_once(session, request, &wanted, SPARE + look * at_once).await?;
-        claims.extend(more);
-        missed = still > 0;
     }
     claims.sort_by_cached_key(|claim| rank(claim, request));
     Ok(claims)
@@ -85,7 +80,8 @@ fn subtract(wanted: &mut [QueueLimit], claims: &[JobClaim], limits: &[QueueLimit
     }
 }
 
-/// One statement. Answers also how many more there would have been, had others not held them.
+/// One statement, which reads so many heads beyond the limit. Answers also how many more there would have been, had others
+/// not held them.
 async fn claim_once(
     session: &mut Session<'_>,
     request: &ClaimRequest,
@@ -103,7 +99,8 @@ async fn claim_once(
         .rows(session)
         .await?;
     let Some((summary, rows)) = rows.split_last() else { return Ok((Vec::new(), 0)) };
-    Ok((readable(session.op(), rows), Cells(summary).must(session.op(), "missed")?))
+    let found: i64 = Cells(summary).must(session.op(), "found")?;
+    Ok((readable(session.op(), rows), found - rows.len() as i64))
 }
 
 /// Claims that can be read. A row that cannot is left with its new owner: it must not hide its neighbours, and

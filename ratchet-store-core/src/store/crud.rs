@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use ratchet_api::store::{JobCrudStore, Loaded};
-use ratchet_api::{BusinessKey, Edge, Fence, IdempotencyKey, Job, JobId, StoreResult};
+use ratchet_api::{BusinessKey, Edge, IdempotencyKey, Job, JobClaim, JobId, Owner, StoreResult};
 
 use super::SqlStore;
 use crate::driver::Row;
@@ -16,8 +16,8 @@ use crate::store::session::Session;
 
 #[async_trait]
 impl JobCrudStore for SqlStore {
-    async fn load(&self, claims: &[(JobId, Fence)]) -> StoreResult<Vec<Loaded>> {
-        self.read("load", |session| Box::pin(load(session, claims))).await
+    async fn load(&self, owner: &Owner, claims: &[JobClaim]) -> StoreResult<Vec<Loaded>> {
+        self.read("load", |session| Box::pin(load(session, owner, claims))).await
     }
 
     async fn find(&self, jobs: &[JobId]) -> StoreResult<Vec<Option<Job>>> {
@@ -64,27 +64,33 @@ async fn find(session: &mut Session<'_>, jobs: &[JobId]) -> StoreResult<Vec<Opti
     Ok(found)
 }
 
-async fn load(session: &mut Session<'_>, claims: &[(JobId, Fence)]) -> StoreResult<Vec<Loaded>> {
+async fn load(session: &mut Session<'_>, owner: &Owner, claims: &[JobClaim]) -> StoreResult<Vec<Loaded>> {
     let load = session.sql().load.bind();
     let rows = load
-        .arg("job_ids", ids_of(claims.iter().map(|(id, _)| id)))
-        .arg("fences", claims.iter().map(|(_, fence)| fence.version()).collect::<Vec<_>>())
+        .arg("owner", owner.as_str())
+        .arg("job_ids", ids_of(claims.iter().map(|claim| &claim.id)))
+        .arg("fences", claims.iter().map(|claim| claim.fence.version()).collect::<Vec<_>>())
         .rows(session)
         .await?;
     let mut loaded = vec![Loaded::Lost; claims.len()];
     for row in &rows {
         let place = place(session.op(), Cells(row))?;
-        loaded[place] = loaded_row(session.op(), Cells(row), claims[place])?;
+        loaded[place] = loaded_row(session.op(), Cells(row), owner, &claims[place])?;
     }
     add_edges(session, &mut loaded).await?;
     Ok(loaded)
 }
 
-fn loaded_row(op: &'static str, cells: Cells<'_>, (id, fence): (JobId, Fence)) -> StoreResult<Loaded> {
+fn loaded_row(
+    op: &'static str,
+    cells: Cells<'_>,
+    owner: &Owner,
+    claim: &JobClaim,
+) -> StoreResult<Loaded> {
     if cells.must(op, "cancel_requested")? {
         return Ok(Loaded::CancelRequested);
     }
-    Ok(match row::held(cells, id, fence) {
+    Ok(match row::held(cells, owner, claim) {
         Ok(job) => Loaded::Job(Box::new(job), Vec::new()),
         Err(problem) => Loaded::Corrupt(problem.to_string()),
     })

@@ -130,52 +130,65 @@ pub(crate) fn read_readable<T>(
 
 /// A row of `vw_jobs`.
 pub(crate) fn job(cells: Cells<'_>) -> Result<Job, Problem> {
-    let mut job = held(cells, cells.get("job_id")?, cells.get("version")?)?;
+    let mut job = common(cells, cells.get("job_id")?)?;
+    job.fence = cells.get("version")?;
     job.status = cells.get("status")?;
+    job.scheduled_time = cells.get("scheduled_time")?;
+    job.attempts = cells.get("attempts")?;
+    job.crash_count = cells.get("crash_count")?;
+    job.picked_by = cells.opt("picked_by")?;
+    job.picked_at = cells.opt("picked_at")?;
     job.paused_from = cells.opt("paused_from_status")?;
     job.cancel_reason = cells.opt("cancel_reason")?;
     job.superseded_by = cells.opt("superseded_by")?;
     job.ending = ending(cells)?;
     job.recurrence = recurrence(cells)?;
+    let spec = &mut job.spec;
+    spec.job_type = cells.get("job_type")?;
+    spec.queue = cells.get("queue")?;
+    spec.priority = cells.get("priority")?;
+    spec.max_retries = cells.get("max_retries")?;
+    spec.timeout = cells.opt("timeout_ms")?;
+    spec.business_key = cells.opt("business_key")?;
     Ok(job)
 }
 
-/// A job that is held under this fence: what is left of a row of `vw_jobs` when all that only other jobs have is left
-/// out. Read in the order of job/load.sql, which is the cheapest.
-pub(crate) fn held(cells: Cells<'_>, id: JobId, fence: Fence) -> Result<Job, Problem> {
+/// A job that this owner holds by this claim, and a row of job/load.sql with what the claim does not say.
+pub(crate) fn held(cells: Cells<'_>, owner: &Owner, claim: &JobClaim) -> Result<Job, Problem> {
+    let mut job = common(cells, claim.id)?;
+    job.fence = claim.fence;
+    job.status = JobStatus::Running;
+    job.scheduled_time = claim.scheduled_time;
+    job.attempts = claim.attempts;
+    job.crash_count = claim.crash_count;
+    job.picked_by = Some(owner.clone());
+    job.picked_at = Some(claim.picked_at);
+    let spec = &mut job.spec;
+    spec.job_type = claim.job_type;
+    spec.queue = claim.queue.clone();
+    spec.priority = claim.priority;
+    spec.max_retries = claim.max_retries;
+    spec.timeout = claim.timeout;
+    spec.business_key.clone_from(&claim.business_key);
+    Ok(job)
+}
+
+/// What no claim says. Read in the order of job/load.sql, which is the cheapest.
+fn common(cells: Cells<'_>, id: JobId) -> Result<Job, Problem> {
     let payload = payload(cells, "payload", "target", "method")?.ok_or("payload: missing")?;
     let mut spec = JobSpec::with_id(id, payload);
-    read_spec(cells, &mut spec)?;
-
+    let policy: String = cells.get("backoff_policy")?;
+    spec.backoff = Backoff::from_parts(&policy, cells.get("backoff_param_ms")?)?;
+    spec.idempotency_key = cells.opt("idempotency_key")?;
+    spec.trace_context = cells.opt("trace_context")?;
     let mut job = Job::pending(spec.into(), 0, cells.get("created_at")?);
-    job.status = JobStatus::Running;
-    job.fence = fence;
-    job.scheduled_time = cells.get("scheduled_time")?;
-    job.attempts = cells.get("attempts")?;
-    job.crash_count = cells.get("crash_count")?;
     job.edge_count = cells.get("edge_count")?;
-    job.picked_by = cells.opt("picked_by")?;
-    job.picked_at = cells.opt("picked_at")?;
     match cells.0.rare()? {
         Rare::Here => read_rare(cells, &mut job)?,
         Rare::Nowhere => {}
         Rare::Apart(row) => read_rare(Cells(&row), &mut job)?,
     }
     Ok(job)
-}
-
-fn read_spec(cells: Cells<'_>, spec: &mut JobSpec) -> Result<(), Problem> {
-    spec.job_type = cells.get("job_type")?;
-    spec.queue = cells.get("queue")?;
-    spec.priority = cells.get("priority")?;
-    spec.max_retries = cells.get("max_retries")?;
-    let policy: String = cells.get("backoff_policy")?;
-    spec.backoff = Backoff::from_parts(&policy, cells.get("backoff_param_ms")?)?;
-    spec.timeout = cells.opt("timeout_ms")?;
-    spec.idempotency_key = cells.opt("idempotency_key")?;
-    spec.business_key = cells.opt("business_key")?;
-    spec.trace_context = cells.opt("trace_context")?;
-    Ok(())
 }
 
 /// What most jobs have nothing in.

@@ -5,7 +5,7 @@ use bson::{Document, RawDocumentBuf, doc};
 use futures::TryStreamExt;
 use mongodb::options::FindOptions;
 use ratchet_api::store::{JobCrudStore, Loaded};
-use ratchet_api::{BusinessKey, Edge, Fence, IdempotencyKey, Job, JobId, JobStatus, StoreResult};
+use ratchet_api::{BusinessKey, Edge, IdempotencyKey, Job, JobClaim, JobId, Owner, StoreResult};
 
 use crate::MongoStore;
 use crate::codec::{EdgeDoc, JobDoc, KeyDoc, decode, id_of, job_id, key_hash, uuids};
@@ -13,9 +13,9 @@ use crate::error::During;
 
 #[async_trait]
 impl JobCrudStore for MongoStore {
-    async fn load(&self, claims: &[(JobId, Fence)]) -> StoreResult<Vec<Loaded>> {
+    async fn load(&self, owner: &Owner, claims: &[JobClaim]) -> StoreResult<Vec<Loaded>> {
         const OP: &str = "load";
-        let rows = self.raw_jobs(OP, claims.iter().map(|(id, _)| *id)).await?;
+        let rows = self.raw_jobs(OP, claims.iter().map(|claim| claim.id)).await?;
         let docs: HashMap<JobId, Result<JobDoc, String>> = rows
             .into_iter()
             .map(|(id, raw)| (id, decode::<JobDoc>(OP, &raw).map_err(|error| error.to_string())))
@@ -25,13 +25,13 @@ impl JobCrudStore for MongoStore {
         for edge in self.edges_leading_from(OP, parents.map(|(id, _)| *id).collect()).await? {
             edges.entry(edge.parent).or_default().push(edge);
         }
-        let answer = |(id, fence): &(JobId, Fence)| match docs.get(id) {
+        let answer = |claim: &JobClaim| match docs.get(&claim.id) {
             None => Loaded::Lost,
             Some(Err(problem)) => Loaded::Corrupt(problem.clone()),
-            Some(Ok(job)) if job.status != JobStatus::Running || job.fence != fence.version() => Loaded::Lost,
+            Some(Ok(job)) if !job.is_held_by(owner) || job.fence != claim.fence.version() => Loaded::Lost,
             Some(Ok(job)) if job.cancel_requested() => Loaded::CancelRequested,
             Some(Ok(job)) => match job.clone().into_job() {
-                Ok(job) => Loaded::Job(Box::new(job), edges.get(id).cloned().unwrap_or_default()),
+                Ok(job) => Loaded::Job(Box::new(job), edges.get(&claim.id).cloned().unwrap_or_default()),
                 Err(problem) => Loaded::Corrupt(problem),
             },
         };

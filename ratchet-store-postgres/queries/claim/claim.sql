@@ -16,7 +16,7 @@ wanted AS MATERIALIZED (
       AND NOT EXISTS (SELECT FROM ratchet.scheduler_queue_pause p WHERE p.queue = w.queue)
 ),
 -- Five index heads for each queue, without locks. Inside one level older always means better, so the best rows are
--- among the first of each level; a few more are read because others may hold some of them.
+-- among the first of each level. `spare` more are read if others are known to hold some of them.
 heads AS MATERIALIZED (
     SELECT w.place AS queue_place, b.tid, b.boosted, b.scheduled_time, b.job_id
     FROM wanted w
@@ -42,9 +42,19 @@ heads AS MATERIALIZED (
         LIMIT w.lim + :spare::bigint
     ) b
 ),
--- In their order, until the limit is reached; what others hold is passed over. A row stays where it is for as long as
--- this statement can see it, so its place finds it without an index.
-locked AS MATERIALIZED (
+-- A row stays where it is for as long as this statement can see it, so its place finds it without an index. What others
+-- hold is passed over. (`blocked_by < 1`: so that no plan takes the index of the heads for it.)
+--
+-- Exactly the wanted ones: all of them in one scan.
+whole AS MATERIALIZED (
+    SELECT q.ctid AS tid
+    FROM ratchet.scheduler_job_queue q
+    WHERE :spare::bigint = 0 AND q.ctid = ANY(ARRAY(SELECT h.tid FROM heads h))
+      AND q.status = 'PENDING' AND q.blocked_by < 1 AND q.scheduled_time <= (SELECT c.now FROM clock c)
+    FOR UPDATE OF q SKIP LOCKED
+),
+-- Or more than those: in their order, until the limit is reached.
+best AS MATERIALIZED (
     SELECT l.tid
     FROM wanted w
     CROSS JOIN LATERAL (
@@ -52,29 +62,27 @@ locked AS MATERIALIZED (
         FROM heads h
         JOIN ratchet.scheduler_job_queue q ON q.ctid = h.tid
         WHERE h.queue_place = w.place
-          AND q.status = 'PENDING' AND q.blocked_by = 0 AND q.scheduled_time <= (SELECT c.now FROM clock c)
+          AND q.status = 'PENDING' AND q.blocked_by < 1 AND q.scheduled_time <= (SELECT c.now FROM clock c)
         ORDER BY h.boosted DESC, h.scheduled_time, h.job_id
         LIMIT w.lim
         FOR UPDATE OF q SKIP LOCKED
     ) l
+    WHERE :spare::bigint > 0
 ),
 claimed AS (
     UPDATE ratchet.scheduler_job_queue q
     SET status = 'RUNNING', picked_by = :owner::text, picked_at = (SELECT c.now FROM clock c),
         version = q.version + 1, updated_at = (SELECT c.now FROM clock c)
-    WHERE q.ctid = ANY(ARRAY(SELECT l.tid FROM locked l))
+    WHERE q.ctid = ANY(ARRAY(SELECT w.tid FROM whole w UNION ALL SELECT b.tid FROM best b))
     RETURNING
         q.job_id, q.version, q.queue, q.scheduled_time, q.picked_at, q.job_type, q.priority, q.attempts,
         q.crash_count, q.max_retries, q.timeout_ms, q.business_key, q.edge_count, q.cancel_requested,
         coalesce(q.expires_at <= q.picked_at, false) AS expired
 )
-SELECT NULL::bigint AS missed, r.* FROM claimed r
+SELECT NULL::bigint AS found, r.* FROM claimed r
 UNION ALL
--- One row more: how many jobs others held, if a limit was not reached for that.
+-- One row more: how many there were to take, whoever holds them.
 SELECT
-    coalesce((
-        SELECT sum(least(w.lim, (SELECT count(*) FROM heads h WHERE h.queue_place = w.place)))
-        FROM wanted w
-    ), 0)::bigint - (SELECT count(*) FROM claimed),
+    coalesce(sum(least(w.lim, (SELECT count(*) FROM heads h WHERE h.queue_place = w.place))), 0)::bigint,
     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-FROM clock c
+FROM wanted w

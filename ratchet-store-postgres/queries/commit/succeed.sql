@@ -10,7 +10,7 @@ ended AS (
         :job_ids::uuid[], :fences::bigint[], :started_ago::bigint[], :ran_for::bigint[], :results::text[]
     ) AS g (job_id, fence, started_ago_ms, ran_ms, result)
     CROSS JOIN LATERAL (SELECT (SELECT c.now FROM clock c) AS now) t
-    -- `greatest` and `least` pass over nulls, so a body that never started is told apart first.
+    -- `greatest` passes over nulls, so a body that never started is told apart first.
     CROSS JOIN LATERAL (
         SELECT CASE
             WHEN g.started_ago_ms IS NOT NULL
@@ -21,18 +21,14 @@ ended AS (
       AND NOT q.cancel_requested AND q.edge_count = 0 AND q.batch_id IS NULL
     RETURNING
         q.job_id, q.version, q.attempts, q.crash_count, q.blocked_by, q.open_parents, q.scheduled_time, q.picked_at,
-        q.business_key, q.progress, g.result, t.now, s.started_at,
-        CASE
-            WHEN s.started_at IS NOT NULL THEN least(s.started_at + g.ran_ms * interval '1 millisecond', t.now)
-        END AS ended_at
+        q.business_key, q.progress, g.result, g.ran_ms, t.now, s.started_at
 ),
 history AS (
     INSERT INTO ratchet.scheduler_job_execution (
         job_id, fence, node_id, status, attempt, started_at, recorded_at, duration_ms
     )
     SELECT
-        e.job_id, e.version, :owner::text, 'SUCCEEDED', e.attempts, e.started_at, e.now,
-        (date_part('epoch', e.ended_at - e.started_at) * 1000)::bigint
+        e.job_id, e.version, :owner::text, 'SUCCEEDED', e.attempts, e.started_at, e.now, e.ran_ms
     FROM ended e
 ),
 cold AS (
@@ -50,18 +46,21 @@ cold AS (
         edge_count = 0,
         scheduled_time = e.scheduled_time,
         execution_start_time = e.started_at,
-        execution_end_time = e.ended_at,
+        execution_end_time = e.started_at + e.ran_ms * interval '1 millisecond',
         queue_wait_ms = greatest((date_part('epoch', e.picked_at - e.scheduled_time) * 1000)::bigint, 0),
         job_result = e.result::json,
         progress = e.progress
     FROM ended e
     WHERE j.job_id = e.job_id
 ),
+-- Where nobody uses keys or permits, none is looked for.
 keys AS (
     DELETE FROM ratchet.scheduler_business_key_reservation k USING ended e
     WHERE k.business_key = e.business_key AND k.owner_job_id = e.job_id
+      AND EXISTS (SELECT FROM ratchet.scheduler_business_key_reservation)
 ),
 permits AS (
-    DELETE FROM ratchet.scheduler_resource_permit p USING ended e WHERE p.job_id = e.job_id
+    DELETE FROM ratchet.scheduler_resource_permit p USING ended e
+    WHERE p.job_id = e.job_id AND EXISTS (SELECT FROM ratchet.scheduler_resource_permit)
 )
 SELECT array_agg(e.job_id) AS job_ids FROM ended e

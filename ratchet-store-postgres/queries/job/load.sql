@@ -1,17 +1,20 @@
--- Jobs that are still held under the fence of their claim. Such a job has a queue row and no end, and is no schedule.
--- Columns that most jobs have nothing in come as one, which is null if there is nothing in any of them.
--- The last condition always holds: see commit/settle.sql.
+-- Jobs that the owner still holds under the fence of its claim: what the claim did not say. Such a job has a queue row and
+-- no end, and is no schedule.
+-- Columns that most jobs have nothing in come as one, which is null if there is nothing in any of them. Where nobody uses
+-- tags, none is looked for. The last condition always holds: see commit/settle.sql.
 SELECT
-    g.place, q.cancel_requested, j.payload::text AS payload, j.target, j.method, j.job_type, j.queue, j.priority,
-    j.max_retries, j.backoff_policy, j.backoff_param_ms, j.timeout_ms, j.idempotency_key, j.business_key,
-    j.trace_context, j.created_at, q.scheduled_time, q.attempts, q.crash_count, q.edge_count, q.picked_by, q.picked_at,
+    g.place, q.cancel_requested, j.payload::text AS payload, j.target, j.method, j.backoff_policy, j.backoff_param_ms,
+    j.idempotency_key, j.trace_context, j.created_at, q.edge_count,
     CASE
         WHEN q.blocked_by > 0 OR q.open_parents > 0
           OR num_nonnulls(
             j.params, j.expires_at, j.resource_name, j.caller_principal, j.on_success_payload, j.on_failure_payload,
             j.batch_id, j.depends_on, q.last_error, q.progress
           ) > 0
-          OR EXISTS (SELECT FROM ratchet.scheduler_job_tag t WHERE t.job_id = j.job_id)
+          OR (
+            EXISTS (SELECT FROM ratchet.scheduler_job_tag)
+            AND EXISTS (SELECT FROM ratchet.scheduler_job_tag t WHERE t.job_id = j.job_id)
+          )
         THEN json_build_object(
             'params', j.params::text,
             'expires_at', (date_part('epoch', j.expires_at) * 1000)::bigint,
@@ -35,4 +38,4 @@ SELECT
 FROM unnest(:job_ids::uuid[], :fences::bigint[]) WITH ORDINALITY AS g (wanted, fence, place)
 JOIN ratchet.scheduler_job_queue q ON q.job_id = g.wanted AND q.version = g.fence
 JOIN ratchet.scheduler_job j ON j.job_id = q.job_id
-WHERE q.picked_by IS NOT NULL AND g.fence + 0 = g.fence
+WHERE q.picked_by = :owner::text AND g.fence + 0 = g.fence

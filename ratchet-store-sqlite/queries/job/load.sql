@@ -1,45 +1,37 @@
--- Jobs that are still held under the fence of their claim.
+-- Jobs that the owner still holds under the fence of its claim: what the claim did not say.
 --
 -- Columns that most jobs have nothing in come last, and are left out of a row that has none of them: a row that ends
 -- early ends with nulls.
 SELECT
-    'place job_id job_type queue priority max_retries backoff_policy backoff_param_ms payload target method
-     created_at tags status version scheduled_time attempts crash_count blocked_by open_parents edge_count picked_by
-     picked_at cancel_requested timeout_ms expires_at params on_success_payload on_success_target on_success_method
-     on_failure_payload on_failure_target on_failure_method idempotency_key business_key resource_name
-     caller_principal trace_context batch_id depends_on superseded_by cron_expr zone_id next_fire rec_status
-     paused_from_status last_error cancel_reason progress terminal_status error_fingerprint terminated_at
-     execution_start_time execution_end_time queue_wait_ms job_result' AS names,
+    'place cancel_requested payload target method backoff_policy backoff_param_ms created_at edge_count idempotency_key
+     trace_context params expires_at resource_name tags caller_principal on_success_payload on_success_target
+     on_success_method on_failure_payload on_failure_target on_failure_method batch_id depends_on blocked_by
+     open_parents last_error progress' AS names,
     json_group_array(CASE
         WHEN coalesce(
-            v.timeout_ms, v.expires_at, v.params, v.on_success_payload, v.on_success_target,
-            v.on_success_method, v.on_failure_payload, v.on_failure_target, v.on_failure_method,
-            v.idempotency_key, v.business_key, v.resource_name, v.caller_principal, v.trace_context, v.batch_id,
-            v.depends_on, v.superseded_by, v.cron_expr, v.zone_id, v.next_fire, v.rec_status,
-            v.paused_from_status, v.last_error, v.cancel_reason, v.progress, v.terminal_status,
-            v.error_fingerprint, v.terminated_at, v.execution_start_time, v.execution_end_time, v.queue_wait_ms,
-            v.job_result
+            j.idempotency_key, j.trace_context, j.params, j.expires_at, j.resource_name, j.caller_principal,
+            j.on_success_payload, j.on_failure_payload, j.batch_id, j.depends_on, q.last_error, q.progress
         ) IS NULL
+          AND q.blocked_by = 0 AND q.open_parents = 0
+          AND NOT EXISTS (SELECT 1 FROM ratchet.scheduler_job_tag t WHERE t.job_id = j.job_id)
         THEN json_array(
-            g.key + 1, hex(v.job_id), v.job_type, v.queue, v.priority, v.max_retries, v.backoff_policy,
-            v.backoff_param_ms, v.payload, v.target, v.method, v.created_at, v.tags || '', v.status, v.version,
-            v.scheduled_time, v.attempts, v.crash_count, v.blocked_by, v.open_parents, v.edge_count, v.picked_by,
-            v.picked_at, v.cancel_requested
+            g.key + 1, q.cancel_requested, j.payload, j.target, j.method, j.backoff_policy, j.backoff_param_ms,
+            j.created_at, q.edge_count
         )
         ELSE json_array(
-            g.key + 1, hex(v.job_id), v.job_type, v.queue, v.priority, v.max_retries, v.backoff_policy,
-            v.backoff_param_ms, v.payload, v.target, v.method, v.created_at, v.tags || '', v.status, v.version,
-            v.scheduled_time, v.attempts, v.crash_count, v.blocked_by, v.open_parents, v.edge_count, v.picked_by,
-            v.picked_at, v.cancel_requested,
-            v.timeout_ms, v.expires_at, v.params, v.on_success_payload, v.on_success_target, v.on_success_method,
-            v.on_failure_payload, v.on_failure_target, v.on_failure_method, v.idempotency_key, v.business_key,
-            v.resource_name, v.caller_principal, v.trace_context, nullif(hex(v.batch_id), ''),
-            nullif(hex(v.depends_on), ''), nullif(hex(v.superseded_by), ''), v.cron_expr, v.zone_id, v.next_fire,
-            v.rec_status, v.paused_from_status, v.last_error, v.cancel_reason, v.progress, v.terminal_status,
-            v.error_fingerprint, v.terminated_at, v.execution_start_time, v.execution_end_time, v.queue_wait_ms,
-            v.job_result
+            g.key + 1, q.cancel_requested, j.payload, j.target, j.method, j.backoff_policy, j.backoff_param_ms,
+            j.created_at, q.edge_count, j.idempotency_key, j.trace_context, j.params, j.expires_at, j.resource_name,
+            (
+                SELECT json_group_array(t.tag ORDER BY t.place)
+                FROM ratchet.scheduler_job_tag t
+                WHERE t.job_id = j.job_id
+            ) || '',
+            j.caller_principal, j.on_success_payload, j.on_success_target, j.on_success_method, j.on_failure_payload,
+            j.on_failure_target, j.on_failure_method, nullif(hex(j.batch_id), ''), nullif(hex(j.depends_on), ''),
+            q.blocked_by, q.open_parents, q.last_error, q.progress
         )
     END) AS rows
 FROM jsonb_each(:[job_ids, fences]) g
-CROSS JOIN ratchet.vw_jobs v ON v.job_id = unhex(g.value ->> 0) AND v.version = g.value ->> 1
-WHERE v.picked_by IS NOT NULL
+CROSS JOIN ratchet.scheduler_job_queue q ON q.job_id = unhex(g.value ->> 0)
+CROSS JOIN ratchet.scheduler_job j ON j.job_id = q.job_id
+WHERE q.version = g.value ->> 1 AND q.picked_by = :owner

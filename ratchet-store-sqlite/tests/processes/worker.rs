@@ -170,8 +170,7 @@ impl Worker {
     /// Loads what is held, ends it, and takes more.
     async fn turn(&mut self) -> StoreResult<()> {
         let held = std::mem::take(&mut self.held);
-        let claims: Vec<_> = held.iter().map(|claim| (claim.id, claim.fence)).collect();
-        self.store.load(&claims).await?;
+        self.store.load(&self.owner, &held).await?;
         let succeeded =
             |claim: &JobClaim| Outcome::new(claim.id, claim.fence, End::Succeeded { result: None });
         let outcomes: Vec<Outcome> = held.iter().map(succeeded).collect();

@@ -90,7 +90,7 @@ pub async fn a_running_job_stays_with_its_owner_and_reads_as_canceled(fx: Fixtur
     let held = node.store.owned(&node.owner).await.expect("owned answers");
     assert_eq!(held.len(), 1);
     assert_eq!((held[0].id, held[0].fence, held[0].cancel_requested), (claim.id, claim.fence, true));
-    let loaded = node.store.load(&[(claim.id, claim.fence)]).await.expect("load answers");
+    let loaded = node.store.load(&node.owner, std::slice::from_ref(&claim)).await.expect("load answers");
     assert_eq!(loaded, [Loaded::CancelRequested]);
     let beat = Beat::new(node.owner.clone(), Fixture::LONG);
     assert_eq!(node.store.beat(&beat).await.expect("beat answers").cancel_requested, [claim.id]);

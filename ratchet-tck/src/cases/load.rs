@@ -4,18 +4,21 @@
 
 use std::time::Duration;
 
-use ratchet_api::store::Loaded;
+use ratchet_api::store::{Loaded, ProgressReport};
 use ratchet_api::{
-    Condition, Edge, End, Fence, HandBackReason, Inserted, JobId, JobStatus, JsonText, StoreErrorKind,
+    Backoff, Condition, Edge, Effect, End, Fence, HandBackReason, Inserted, JobClaim, JobId, JobPriority, JobStatus,
+    JobType, JsonText, Needs, NewJob, Outcome, Progress, QueueName, StoreErrorKind, Timestamp, Verdict,
 };
 
-use super::keys::lives::{Life, cancel, linked};
+use super::keys::lives::{Life, cancel, linked, named};
 use crate::case::cases;
-use crate::fixture::{error, job};
+use crate::fixture::{call, error, job, job_with};
 use crate::{Fixture, Peer, Spoil};
 
 cases! { "load";
-    a_claimed_job_is_loaded_in_full: ["load.fenced"] [69];
+    a_claimed_job_is_loaded_in_full: ["load.fenced", "load.whole"] [69];
+    a_job_is_loaded_with_all_that_it_has_whatever_else_it_has_not: ["load.whole"] [];
+    nobody_but_its_owner_loads_a_job: ["load.fenced"] [26];
     only_the_fence_of_the_present_claim_loads_a_job: ["load.fenced"] [26 172];
     a_job_that_was_claimed_again_is_lost_to_its_first_claim: ["load.fenced"] [26];
     a_recovered_job_is_lost_to_its_dead_owner: ["load.fenced"] [186];
@@ -35,14 +38,26 @@ pub(super) async fn spoil(fx: &Fixture, job: JobId, how: Spoil) {
     assert!(spoiled, "this harness cannot damage a row: give its namespaces `Namespace::on_spoil`");
 }
 
-async fn load(peer: &Peer, claims: &[(JobId, Fence)]) -> Vec<Loaded> {
-    let loaded = peer.store.load(claims).await.expect("load answers");
+async fn load(peer: &Peer, claims: &[JobClaim]) -> Vec<Loaded> {
+    let loaded = peer.store.load(&peer.owner, claims).await.expect("load answers");
     assert_eq!(loaded.len(), claims.len(), "one answer for each claim");
     loaded
 }
 
-async fn load_one(peer: &Peer, id: JobId, fence: Fence) -> Loaded {
-    load(peer, &[(id, fence)]).await.remove(0)
+async fn load_one(peer: &Peer, claim: &JobClaim) -> Loaded {
+    load(peer, std::slice::from_ref(claim)).await.remove(0)
+}
+
+/// The same claim with another fence.
+fn under(claim: &JobClaim, fence: Fence) -> JobClaim {
+    let mut other = claim.clone();
+    other.fence = fence;
+    other
+}
+
+/// A claim that nobody made.
+fn made_up(fx: &Fixture, id: JobId, fence: Fence) -> JobClaim {
+    JobClaim::new(id, fence, QueueName::default(), fx.now(), fx.now())
 }
 
 pub async fn a_claimed_job_is_loaded_in_full(fx: Fixture) {
@@ -51,11 +66,84 @@ pub async fn a_claimed_job_is_loaded_in_full(fx: Fixture) {
     worker.end(&first, End::Retry { delay: Duration::ZERO, error: error("once more") }).await;
     let claim = worker.take(first.id).await;
 
-    let loaded = load_one(&worker, claim.id, claim.fence).await;
+    let loaded = load_one(&worker, &claim).await;
 
     let expected = reader.job(claim.id).await;
     assert_eq!((expected.status, expected.attempts), (JobStatus::Running, 1));
     assert_eq!(loaded, Loaded::Job(Box::new(expected), vec![]));
+}
+
+pub async fn a_job_is_loaded_with_all_that_it_has_whatever_else_it_has_not(fx: Fixture) {
+    let (node, reader) = (fx.node("worker").await, fx.node("reader").await);
+    let mut claims = Vec::new();
+    for new in jobs_with_one_thing_each(fx.now()) {
+        claims.push(node.running(new).await);
+    }
+    claims.push(reporting(&node).await);
+    claims.push(waiting_for_another(&node).await);
+
+    let loaded = load(&node, &claims).await;
+
+    for (claim, loaded) in claims.iter().zip(loaded) {
+        let expected = reader.job(claim.id).await;
+        assert_eq!(loaded, Loaded::Job(Box::new(expected), vec![]));
+    }
+}
+
+fn jobs_with_one_thing_each(now: Timestamp) -> Vec<NewJob> {
+    let changes: [&dyn Fn(&mut NewJob); 16] = [
+        &|new| new.spec.tags = vec![named("a"), named("b")],
+        &|new| new.spec.params = Some(JsonText::from_stored(r#"{"a": 1.0}"#)),
+        &|new| new.spec.expires_at = Some(now + Duration::from_hours(1)),
+        &|new| new.spec.resource = Some(named("gateway")),
+        &|new| new.spec.caller_principal = Some("jane".to_owned()),
+        &|new| new.spec.on_success = Some(call("[1]")),
+        &|new| new.spec.on_failure = Some(call("[2]")),
+        &|new| new.spec.idempotency_key = Some(named("once")),
+        &|new| new.spec.business_key = Some(named("alone")),
+        &|new| new.spec.trace_context = Some("00-1-2-03".to_owned()),
+        &|new| new.spec.timeout = Some(Duration::from_secs(9)),
+        &|new| new.spec.backoff = Backoff::Fixed(Duration::from_secs(7)),
+        &|new| new.spec.max_retries = 3,
+        &|new| new.spec.priority = JobPriority::High,
+        &|new| new.spec.queue = named("other"),
+        &|new| new.spec.job_type = JobType::Callback,
+    ];
+    changes.into_iter().map(job_with).collect()
+}
+
+/// Takes a job that has told about its progress.
+async fn reporting(node: &Peer) -> JobClaim {
+    let claim = node.running(job()).await;
+    let progress = Progress { done: 1, total: Some(2), message: None };
+    let report = ProgressReport { id: claim.id, fence: claim.fence, progress };
+    assert_eq!(node.store.report_progress(&[report]).await.expect("progress answers"), [true]);
+    claim
+}
+
+/// Takes a job that had one of its parents, which was enough, and may get the other.
+async fn waiting_for_another(node: &Peer) -> JobClaim {
+    let (one, other) = (job(), job());
+    let any = job_with(|new| new.needs = Needs::AtLeast(1));
+    let (parent, id) = (one.spec.id, any.spec.id);
+    let edges = [parent, other.spec.id].map(|parent| Edge::new(parent, id, Condition::Success));
+    assert_eq!(node.submit(linked(vec![one, other, any], edges.into())).await, Inserted::New);
+    let claim = node.take(parent).await;
+    let mut outcome = Outcome::new(parent, claim.fence, End::Succeeded { result: None });
+    outcome.effects = vec![Effect::Satisfy(id)];
+    outcome.edges_seen = 1;
+    let verdict = node.commit(outcome).await;
+    assert!(matches!(verdict, Verdict::Recorded(_)), "{verdict:?}");
+    node.take(id).await
+}
+
+pub async fn nobody_but_its_owner_loads_a_job(fx: Fixture) {
+    let (owner, other) = (fx.node("owner").await, fx.node("other").await);
+    let claim = owner.running(job()).await;
+
+    assert_eq!(load_one(&other, &claim).await, Loaded::Lost);
+
+    assert!(matches!(load_one(&owner, &claim).await, Loaded::Job(..)));
 }
 
 pub async fn only_the_fence_of_the_present_claim_loads_a_job(fx: Fixture) {
@@ -65,27 +153,28 @@ pub async fn only_the_fence_of_the_present_claim_loads_a_job(fx: Fixture) {
         let present = node.job(id).await.fence;
         let wrong = [Fence::from_version(0), Fence::from_version(present.version() - 1), present.next()];
         for fence in wrong {
-            assert_eq!(load_one(&node, id, fence).await, Loaded::Lost, "{life:?} under {fence}");
+            let claim = made_up(&fx, id, fence);
+            assert_eq!(load_one(&node, &claim).await, Loaded::Lost, "{life:?} under {fence}");
         }
-        let loaded = load_one(&node, id, present).await;
+        let loaded = load_one(&node, &made_up(&fx, id, present)).await;
         match life {
             Life::Running => assert!(matches!(loaded, Loaded::Job(..)), "{loaded:?}"),
             Life::CancelRequested => assert_eq!(loaded, Loaded::CancelRequested),
             _ => assert_eq!(loaded, Loaded::Lost, "{life:?} is held by nobody"),
         }
     }
-    assert_eq!(load_one(&node, JobId::generate(), Fence::FIRST).await, Loaded::Lost);
+    assert_eq!(load_one(&node, &made_up(&fx, JobId::generate(), Fence::FIRST)).await, Loaded::Lost);
 }
 
 pub async fn a_job_that_was_claimed_again_is_lost_to_its_first_claim(fx: Fixture) {
     let (one, two) = (fx.node("one").await, fx.node("two").await);
     let first = one.running(job()).await;
     one.end(&first, End::HandBack { delay: Duration::ZERO, reason: HandBackReason::Released }).await;
-    assert_eq!(load_one(&one, first.id, first.fence).await, Loaded::Lost, "it is held by nobody");
+    assert_eq!(load_one(&one, &first).await, Loaded::Lost, "it is held by nobody");
     let second = two.take(first.id).await;
 
-    assert_eq!(load_one(&one, first.id, first.fence).await, Loaded::Lost);
-    assert!(matches!(load_one(&two, second.id, second.fence).await, Loaded::Job(..)));
+    assert_eq!(load_one(&one, &first).await, Loaded::Lost);
+    assert!(matches!(load_one(&two, &second).await, Loaded::Job(..)));
 }
 
 pub async fn a_recovered_job_is_lost_to_its_dead_owner(fx: Fixture) {
@@ -93,24 +182,24 @@ pub async fn a_recovered_job_is_lost_to_its_dead_owner(fx: Fixture) {
     let (dead, alive) = (fx.node_with_lease("dead", lease).await, fx.node("alive").await);
     let first = dead.running(job()).await;
     fx.advance(lease + lease);
-    assert!(matches!(load_one(&dead, first.id, first.fence).await, Loaded::Job(..)), "nobody took it yet");
+    assert!(matches!(load_one(&dead, &first).await, Loaded::Job(..)), "nobody took it yet");
     let owners = std::slice::from_ref(&dead.owner);
     let moved = alive.store.recover(owners, &alive.owner, 10).await.expect("recover answers");
     let second = moved.first().expect("the job was moved");
 
-    assert_eq!(load_one(&dead, first.id, first.fence).await, Loaded::Lost);
-    assert!(matches!(load_one(&alive, second.id, second.fence).await, Loaded::Job(..)));
+    assert_eq!(load_one(&dead, &first).await, Loaded::Lost);
+    assert!(matches!(load_one(&alive, second).await, Loaded::Job(..)));
 }
 
 pub async fn a_job_that_is_to_be_cancelled_says_so(fx: Fixture) {
     let (worker, other) = (fx.node("worker").await, fx.node("other").await);
     let claim = worker.running(job()).await;
-    assert!(matches!(load_one(&worker, claim.id, claim.fence).await, Loaded::Job(..)));
+    assert!(matches!(load_one(&worker, &claim).await, Loaded::Job(..)));
 
     cancel(&other, claim.id).await;
 
-    assert_eq!(load_one(&worker, claim.id, claim.fence).await, Loaded::CancelRequested);
-    assert_eq!(load_one(&worker, claim.id, Fence::FIRST).await, Loaded::Lost, "not under an old fence");
+    assert_eq!(load_one(&worker, &claim).await, Loaded::CancelRequested);
+    assert_eq!(load_one(&worker, &under(&claim, Fence::FIRST)).await, Loaded::Lost, "not under an old fence");
 }
 
 pub async fn answers_come_in_the_order_of_the_questions(fx: Fixture) {
@@ -120,9 +209,9 @@ pub async fn answers_come_in_the_order_of_the_questions(fx: Fixture) {
         claims.push(node.running(job()).await);
     }
     cancel(&node, claims[1].id).await;
-    let of = |at: usize| (claims[at].id, claims[at].fence);
-    let stranger = (JobId::generate(), Fence::FIRST);
-    let asked = [of(3), of(1), stranger, of(0), of(3), (claims[2].id, Fence::FIRST), of(2)];
+    let of = |at: usize| claims[at].clone();
+    let stranger = made_up(&fx, JobId::generate(), Fence::FIRST);
+    let asked = [of(3), of(1), stranger, of(0), of(3), under(&claims[2], Fence::FIRST), of(2)];
 
     let loaded = load(&node, &asked).await;
 
@@ -159,7 +248,7 @@ pub async fn all_edges_come_with_a_job_in_the_order_of_evaluation(fx: Fixture) {
     let late_edge = edge(late.spec.id, 0);
     assert_eq!(other.submit(linked(vec![late], vec![late_edge.clone()])).await, Inserted::New);
 
-    let Loaded::Job(loaded, edges) = load_one(&worker, claim.id, claim.fence).await else {
+    let Loaded::Job(loaded, edges) = load_one(&worker, &claim).await else {
         panic!("the job is held");
     };
 
@@ -170,21 +259,20 @@ pub async fn all_edges_come_with_a_job_in_the_order_of_evaluation(fx: Fixture) {
 
 pub async fn an_unreadable_row_is_told_for_itself_alone(fx: Fixture) {
     let node = fx.node("a").await;
-    for how in [Spoil::UnknownType, Spoil::UnknownBackoff] {
-        let claims = [node.running(job()).await, node.running(job()).await, node.running(job()).await];
-        let asked = claims.each_ref().map(|claim| (claim.id, claim.fence));
-        spoil(&fx, claims[1].id, how).await;
+    let claims = [node.running(job()).await, node.running(job()).await, node.running(job()).await];
+    // No claim says this; what it does say may be taken from it.
+    spoil(&fx, claims[1].id, Spoil::UnknownBackoff).await;
 
-        let loaded = load(&node, &asked).await;
+    let loaded = load(&node, &claims).await;
 
-        let [Loaded::Job(first, _), Loaded::Corrupt(problem), Loaded::Job(last, _)] = &loaded[..] else {
-            panic!("{how:?}: {loaded:?}");
-        };
-        assert_eq!((first.spec.id, last.spec.id), (claims[0].id, claims[2].id), "{how:?}");
-        assert!(!problem.is_empty(), "{how:?} is described");
-        assert_eq!(load(&node, &asked).await, loaded, "{how:?}: reading changes nothing");
-        assert_eq!(load_one(&node, claims[1].id, Fence::FIRST).await, Loaded::Lost, "fences count first");
-    }
+    let [Loaded::Job(first, _), Loaded::Corrupt(problem), Loaded::Job(last, _)] = &loaded[..] else {
+        panic!("{loaded:?}");
+    };
+    assert_eq!((first.spec.id, last.spec.id), (claims[0].id, claims[2].id));
+    assert!(!problem.is_empty(), "it is described");
+    assert_eq!(load(&node, &claims).await, loaded, "reading changes nothing");
+    let old = under(&claims[1], Fence::FIRST);
+    assert_eq!(load_one(&node, &old).await, Loaded::Lost, "fences count first");
 }
 
 pub async fn an_unreadable_row_is_an_error_that_names_it(fx: Fixture) {

@@ -115,7 +115,7 @@ pub async fn every_reader_gets_the_same_text(fx: Fixture) {
     let new = carrying(r#" {"b":1,"a":"\u0000","a":1e400} "#);
     let claim = writer.running(new.clone()).await;
 
-    let loaded = reader.store.load(&[(claim.id, claim.fence)]).await.expect("load answers");
+    let loaded = reader.store.load(&writer.owner, std::slice::from_ref(&claim)).await.expect("load answers");
     let [Loaded::Job(loaded, _)] = &loaded[..] else { panic!("{loaded:?}") };
     assert_eq!(loaded.spec, new.spec);
     let page = reader.store.query_jobs(&JobFilter::default(), &PageRequest::first(10)).await;

@@ -293,7 +293,7 @@ pub async fn a_zombie_can_neither_read_nor_report_nor_get_a_permit(fx: Fixture) 
     let (zombie, old, _) = zombie(&fx, &heir, job()).await;
     let before = heir.job(old.id).await;
 
-    let loaded = zombie.store.load(&[(old.id, old.fence)]).await.expect("load answers");
+    let loaded = zombie.store.load(&zombie.owner, from_ref(&old)).await.expect("load answers");
     assert_eq!(loaded, [Loaded::Lost]);
     let progress = Progress { done: 9, total: Some(10), message: Some("nearly".to_owned()) };
     let report = ProgressReport { id: old.id, fence: old.fence, progress };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use ratchet_api::{End, JobId, Outcome, Owner, StoreResult, Timestamp};
 
-use super::settlement::run_millis;
+use super::settlement::{ran_millis, run_millis};
 use crate::store::row::Cells;
 use crate::store::session::Session;
 
@@ -33,7 +33,7 @@ impl<'a> Successes<'a> {
             columns.ids.push(outcome.id);
             columns.fences.push(outcome.fence.version());
             columns.started_ago.push(outcome.run.map(|run| run_millis(run.started_ago)));
-            columns.ran_for.push(outcome.run.map(|run| run_millis(run.ran_for)));
+            columns.ran_for.push(outcome.run.map(|_| ran_millis(outcome)));
             columns.results.push(result);
         }
         Some(columns)
