@@ -6,8 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_api::store::{ClaimRequest, JobClaimStore, JobCrudStore, Loaded};
 use ratchet_api::{
-    BusinessKey, IdempotencyKey, Job, JobClaim, JobId, JobStatus, Owner, StoreError, StoreResult,
-    Timestamp,
+    BusinessKey, IdempotencyKey, Job, JobClaim, JobId, JobStatus, Owner, StoreError, StoreResult, Timestamp,
 };
 
 use crate::MemoryStore;

@@ -9,6 +9,11 @@ use sqlx::{PgConnection, Row as _};
 const MARK: (&str, &str) = ("ratchet.direct", "on");
 const IS_MARKED: &str = "SELECT coalesce(current_setting('ratchet.direct', true), '') = 'on'";
 
+/// Rows are found by their keys and places, however small the tables were when the server made its plans: a plan that
+/// reads a whole table because it was empty at the start is kept for a long time. What has no other way still does so,
+/// and is not compiled for looking expensive.
+const BY_KEY: [(&str, &str); 2] = [("enable_seqscan", "off"), ("jit", "off")];
+
 const POOLED: &str = "a pooler may stand before the server; say which kind in the option `pooler`";
 /// SQLSTATEs of what poolers say to a startup parameter that they do not know: a violation, or not supported.
 const REFUSALS: [&str; 2] = ["08P01", "0A000"];
@@ -16,10 +21,14 @@ const REFUSALS: [&str; 2] = ["08P01", "0A000"];
 /// How a transaction begins that has no session to set things in: in one message.
 pub(crate) const BEGIN: &str = "\
 BEGIN ISOLATION LEVEL READ COMMITTED;
+SET LOCAL enable_seqscan = off;
+SET LOCAL jit = off;
 SET LOCAL idle_in_transaction_session_timeout = '60s'";
 /// The same where the server can notice that nobody waits any more.
 const BEGIN_WATCHFUL: &str = "\
 BEGIN ISOLATION LEVEL READ COMMITTED;
+SET LOCAL enable_seqscan = off;
+SET LOCAL jit = off;
 SET LOCAL idle_in_transaction_session_timeout = '60s';
 SET LOCAL client_connection_check_interval = '2s'";
 
@@ -34,9 +43,9 @@ SELECT set_config(name, '2s', false)
 FROM pg_settings
 WHERE name = 'client_connection_check_interval' AND setting = '0'";
 
-/// Marks the sessions that these options open.
+/// Marks the sessions that these options open, and says how they plan.
 pub(crate) fn marked(server: PgConnectOptions) -> PgConnectOptions {
-    server.options([MARK])
+    server.options([MARK]).options(BY_KEY)
 }
 
 /// Adds advice to an error that may come from a pooler.

@@ -30,7 +30,8 @@ impl Coordinator {
 
     /// Begins an attempt at each. A claim for which there is no place after all goes back untouched.
     pub(crate) async fn accept(&self, claims: Vec<JobClaim>) {
-        let (mut begun, mut places, mut unwanted) = (Vec::with_capacity(claims.len()), Vec::new(), Vec::new());
+        let (mut begun, mut places, mut unwanted) =
+            (Vec::with_capacity(claims.len()), Vec::new(), Vec::new());
         for claim in claims {
             match self.engine.slots.take(&claim.queue).filter(|_| self.engine.takes_work()) {
                 Some(place) => {

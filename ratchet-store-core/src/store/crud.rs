@@ -81,12 +81,7 @@ async fn load(session: &mut Session<'_>, owner: &Owner, claims: &[JobClaim]) -> 
     Ok(loaded)
 }
 
-fn loaded_row(
-    op: &'static str,
-    cells: Cells<'_>,
-    owner: &Owner,
-    claim: &JobClaim,
-) -> StoreResult<Loaded> {
+fn loaded_row(op: &'static str, cells: Cells<'_>, owner: &Owner, claim: &JobClaim) -> StoreResult<Loaded> {
     if cells.must(op, "cancel_requested")? {
         return Ok(Loaded::CancelRequested);
     }

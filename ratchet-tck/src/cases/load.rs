@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use ratchet_api::store::{Loaded, ProgressReport};
 use ratchet_api::{
-    Backoff, Condition, Edge, Effect, End, Fence, HandBackReason, Inserted, JobClaim, JobId, JobPriority, JobStatus,
-    JobType, JsonText, Needs, NewJob, Outcome, Progress, QueueName, StoreErrorKind, Timestamp, Verdict,
+    Backoff, Condition, Edge, Effect, End, Fence, HandBackReason, Inserted, JobClaim, JobId, JobPriority,
+    JobStatus, JobType, JsonText, Needs, NewJob, Outcome, Progress, QueueName, StoreErrorKind, Timestamp,
+    Verdict,
 };
 
 use super::keys::lives::{Life, cancel, linked, named};
