@@ -7,7 +7,7 @@ CREATE TABLE ratchet.scheduler_job (
     job_id                uuid PRIMARY KEY,
     job_type              varchar(16) NOT NULL,
     queue                 varchar(64) COLLATE "C" NOT NULL,
-    priority              smallint NOT NULL DEFAULT 2,
+    priority              smallint NOT NULL DEFAULT 2 CHECK (priority BETWEEN 0 AND 4),
     max_retries           bigint NOT NULL DEFAULT 0,
     backoff_policy        varchar(16) NOT NULL DEFAULT 'NONE',
     backoff_param_ms      bigint NOT NULL DEFAULT 0,
@@ -37,11 +37,11 @@ CREATE TABLE ratchet.scheduler_job (
     cron_expr             text,
     zone_id               varchar(64),
     next_fire             timestamptz(3),
-    rec_status            char(1),
+    rec_status            char(1) CHECK (rec_status IN ('A', 'P')),
     -- The last version of the queue row, so that a new one goes on from it: a fence never restarts.
     version               bigint NOT NULL DEFAULT 1,
     -- Set if and only if there is no queue row and the job has ended.
-    terminal_status       varchar(16),
+    terminal_status       varchar(16) CHECK (terminal_status IN ('SUCCEEDED', 'FAILED', 'CANCELED')),
     terminal_error        text,
     error_fingerprint     varchar(32),
     cancel_reason         text,
@@ -68,13 +68,11 @@ CREATE INDEX idx_job_business_key ON ratchet.scheduler_job (business_key) WHERE 
 CREATE INDEX idx_job_batch ON ratchet.scheduler_job (batch_id, job_id) WHERE batch_id IS NOT NULL;
 CREATE INDEX idx_job_recurring_pending ON ratchet.scheduler_job (rec_status, next_fire) WHERE rec_status IS NOT NULL;
 
--- The hot row: exists while the job lives, and holds all that a claim reads and an owner writes. It is PENDING, RUNNING or
--- PAUSED, and has an owner if and only if it is RUNNING.
--- No foreign key: the transaction that writes one row writes the other. No check, here and above, for the same reason:
--- they cost 4 % of the life of a job, and a word that nobody should have written is told when it is read.
+-- The hot row: exists while the job lives, and holds all that a claim reads and an owner writes.
+-- No foreign key: the transaction that writes one row writes the other.
 CREATE TABLE ratchet.scheduler_job_queue (
     job_id             uuid PRIMARY KEY,
-    status             varchar(16) NOT NULL,
+    status             varchar(16) NOT NULL CHECK (status IN ('PENDING', 'RUNNING', 'PAUSED')),
     job_type           varchar(16) NOT NULL,
     queue              varchar(64) COLLATE "C" NOT NULL,
     priority           smallint NOT NULL,
@@ -95,12 +93,13 @@ CREATE TABLE ratchet.scheduler_job_queue (
     picked_at          timestamptz(3),
     cancel_requested   boolean NOT NULL DEFAULT false,
     cancel_reason      text,
-    paused_from_status varchar(16),
+    paused_from_status varchar(16) CHECK (paused_from_status IN ('PENDING', 'FAILED')),
     last_error         text,
     progress           json,
     -- The fence.
     version            bigint NOT NULL DEFAULT 1,
-    updated_at         timestamptz(3) NOT NULL
+    updated_at         timestamptz(3) NOT NULL,
+    CHECK ((status = 'RUNNING') = (picked_by IS NOT NULL))
 ) WITH (
     -- Room for every row to be claimed on its own page.
     fillfactor = 45,

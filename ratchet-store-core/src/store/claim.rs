@@ -1,6 +1,7 @@
 //! Taking jobs.
 
 use std::cmp::Reverse;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,6 +18,9 @@ use crate::store::session::Session;
 /// How often a claim looks, if it found heads that other nodes were taking at that moment. Each time it looks as much
 /// further as a claim takes: by then their takers have moved on, or it finds what lies behind theirs.
 const LOOKS: usize = 4;
+
+/// After such a claim so many others look further at once, for the others will be about again.
+const CROWDED: u32 = 16;
 
 #[async_trait]
 impl JobClaimStore for SqlStore {
@@ -52,16 +56,33 @@ async fn claim(session: &mut Session<'_>, request: &ClaimRequest) -> StoreResult
     let mut wanted = request.queues.clone();
     let at_once = request.queues.iter().map(|part| bounded(part.limit)).max().unwrap_or_default();
     let mut claims = Vec::new();
-    for look in (0..).take(LOOKS) {
+    for look in session.store().crowd.first_look()..LOOKS as i64 {
         let (more, missed) = claim_once(session, request, &wanted, look * at_once).await?;
         claims.extend(more);
         if missed <= 0 {
             break;
         }
+        session.store().crowd.met();
         subtract(&mut wanted, &claims, &request.queues);
     }
     claims.sort_by_cached_key(|claim| rank(claim, request));
     Ok(claims)
+}
+
+/// Whether other nodes were taking the same heads lately.
+#[derive(Debug, Default)]
+pub(super) struct Crowd(AtomicU32);
+
+impl Crowd {
+    fn met(&self) {
+        self.0.store(CROWDED, Ordering::Relaxed);
+    }
+
+    /// Which look a claim begins with.
+    fn first_look(&self) -> i64 {
+        let left = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        i64::from(left.is_ok())
+    }
 }
 
 /// The order of a claim: queues as they were asked for, and in each the best first.

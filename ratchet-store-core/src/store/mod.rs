@@ -91,6 +91,7 @@ pub struct SqlStore {
     sessions: Sessions,
     sql: Arc<Statements>,
     options: SqlOptions,
+    crowd: claim::Crowd,
 }
 
 impl SqlStore {
@@ -111,7 +112,7 @@ impl SqlStore {
     }
 
     fn open(name: &'static str, driver: Arc<dyn Driver>, sql: Arc<Statements>, options: SqlOptions) -> Self {
-        Self { name, sessions: Sessions::new(&options), driver, sql, options }
+        Self { name, sessions: Sessions::new(&options), driver, sql, options, crowd: claim::Crowd::default() }
     }
 
     /// The same store with a connection of its own.

@@ -1,6 +1,7 @@
 -- Takes the best due jobs of some queues, in no order. docs/stores/postgresql.md explains each step.
 WITH clock AS MATERIALIZED (
-    SELECT coalesce(:now::timestamptz, date_trunc('milliseconds', statement_timestamp())) AS now
+    SELECT t.now, t.now - least(:boost_ms::bigint, 1000000000000) * interval '1 millisecond' AS unboosted
+    FROM (SELECT coalesce(:now::timestamptz, date_trunc('milliseconds', statement_timestamp())) AS now) t
 ),
 -- The lock lets beats pass, and keeps a recoverer waiting until this claim can be seen.
 me AS MATERIALIZED (
@@ -23,10 +24,10 @@ heads AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT
             h.tid, h.scheduled_time, h.job_id,
+            -- Most jobs are too young for a boost, and comparing costs less than dividing.
             level + CASE
-                WHEN :boost_ms::bigint > 0
-                THEN (date_part('epoch', c.now - h.scheduled_time) * 1000)::bigint / :boost_ms::bigint
-                ELSE 0
+                WHEN h.scheduled_time > c.unboosted OR :boost_ms::bigint = 0 THEN 0
+                ELSE (date_part('epoch', c.now - h.scheduled_time) * 1000)::bigint / :boost_ms::bigint
             END AS boosted
         FROM clock c
         CROSS JOIN generate_series(0, 4) AS level
