@@ -4,15 +4,13 @@ WITH own AS MATERIALIZED (
     SELECT o.job_id, o.payload, o.spec
     FROM unnest(:own_ids::uuid[], :own_payloads::text[], :own_specs::bigint[]) AS o (job_id, payload, spec)
 ),
--- Everything that is the same for many jobs is computed here, also what its columns demand of types.
+-- What is the same for many jobs is computed here. (Not the lengths of texts: a cast would cut what the column refuses.)
 specs AS MATERIALIZED (
     SELECT
-        s.spec, s.job_type::varchar(16), s.queue::varchar(64), s.priority, s.max_retries, s.backoff_policy::varchar(16),
-        s.backoff_param_ms, s.timeout_ms, s.expires_at::timestamptz(3), s.target::varchar(255), s.method::varchar(128),
-        s.params::json, s.on_success_payload::json, s.on_success_target::varchar(255),
-        s.on_success_method::varchar(128), s.on_failure_payload::json, s.on_failure_target::varchar(255),
-        s.on_failure_method::varchar(128), s.resource_name::varchar(100), s.caller_principal::varchar(255),
-        s.trace_context::varchar(512), c.now::timestamptz(3) AS now,
+        s.spec, s.job_type, s.queue, s.priority, s.max_retries, s.backoff_policy, s.backoff_param_ms, s.timeout_ms,
+        s.expires_at::timestamptz(3), s.target, s.method, s.params::json, s.on_success_payload::json,
+        s.on_success_target, s.on_success_method, s.on_failure_payload::json, s.on_failure_target,
+        s.on_failure_method, s.resource_name, s.caller_principal, s.trace_context, c.now::timestamptz(3) AS now,
         coalesce(
             s.due_at, least(c.now + s.delay_ms * interval '1 millisecond', '9998-12-31 23:59:59.999+00')
         )::timestamptz(3) AS scheduled_time
