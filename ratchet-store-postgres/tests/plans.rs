@@ -23,6 +23,8 @@ const FIND: &str = include_str!("../queries/job/find.sql");
 const SETTLE: &str = include_str!("../queries/commit/settle.sql");
 const SUCCEED: &str = include_str!("../queries/commit/succeed.sql");
 const QUERY: &str = include_str!("../queries/query/jobs.sql");
+const OWNED: &str = include_str!("../queries/claim/owned.sql");
+const RECOVER: &str = include_str!("../queries/node/recover.sql");
 
 const JOBS: usize = 20_000;
 const LIMIT: usize = 50;
@@ -83,6 +85,31 @@ async fn an_outcome_finds_its_rows_by_primary_key() {
             });
             plan.expect_all(plan.scans("scheduler_job"), |scan| scan.index == "scheduler_job_pkey");
             plan.expect_all(plan.0.iter(), |step| step.rows <= OUTCOMES);
+        }
+        node.close().await;
+    }
+}
+
+// shows: S138
+#[tokio::test]
+async fn what_an_owner_holds_is_found_by_the_index_of_running_rows() {
+    for known in KNOWN {
+        let node = filled(known).await;
+        node.claim(LIMIT).await;
+        let owner = Some(node.owner.to_string());
+        let dead = Some(array([&node.owner]));
+        let heir = Some("heir".to_owned());
+        let owned = Values::from([("now", None), ("owner", owner)]);
+        let recover =
+            Values::from([("now", None), ("owner", heir), ("dead", dead), ("lim", Some("50".into()))]);
+        for (mode, (text, values)) in
+            MODES.into_iter().flat_map(|mode| [(mode, (OWNED, &owned)), (mode, (RECOVER, &recover))])
+        {
+            let plan = explain(&node, mode, text, values).await;
+            let by_owner = plan.scans("scheduler_job_queue").filter(|scan| scan.index == "idx_queue_orphan");
+            assert_eq!(by_owner.count(), 1, "{known:?}, {mode}:\n{plan}");
+            plan.expect_all(plan.scans("scheduler_job_queue"), |scan| scan.what != "Seq Scan");
+            plan.expect_all(plan.0.iter(), |step| step.rows <= LIMIT);
         }
         node.close().await;
     }

@@ -23,6 +23,13 @@ const HOT: [&str; 5] = [
     include_str!("../queries/node/recover.sql"),
 ];
 
+/// Those that ask what an owner holds, alive or dead.
+const BY_OWNER: [&str; 3] = [
+    include_str!("../queries/claim/owned.sql"),
+    include_str!("../queries/node/holds_jobs.sql"),
+    include_str!("../queries/node/recover.sql"),
+];
+
 /// A file with jobs in it, and a connection that can explain.
 async fn place(jobs: usize) -> (TempDir, SqliteConnection) {
     let dir = TempDir::new().expect("there is room for files");
@@ -88,6 +95,25 @@ async fn the_scripts_that_carry_the_load_read_no_table_from_end_to_end() {
                 };
                 assert_eq!(plan.iter().find(whole), None, "{}\n{plan:#?}", step.sql().as_str());
             }
+        }
+    }
+}
+
+// shows: S138
+#[tokio::test]
+async fn what_an_owner_holds_is_found_by_the_index_of_running_rows() {
+    const LOOK: &str = "SEARCH q USING INDEX idx_queue_orphan (picked_by=?)";
+    const COVERED: &str = "SEARCH q USING COVERING INDEX idx_queue_orphan (picked_by=?)";
+    for jobs in [0, 2_000] {
+        let (_dir, mut connection) = place(jobs).await;
+        for script in BY_OWNER {
+            let steps = Statement::compile_all(script, Dialect::Sqlite, &Namespace::bare()).expect("a text");
+            let mut plans = Vec::new();
+            for step in steps {
+                plans.extend(plan(&mut connection, step.sql().as_str()).await);
+            }
+            let looks = plans.iter().filter(|line| [LOOK, COVERED].contains(&line.as_str()));
+            assert_eq!(looks.count(), 1, "{plans:#?}");
         }
     }
 }

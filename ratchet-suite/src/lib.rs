@@ -18,6 +18,7 @@ struct Readme;
 
 pub mod place;
 
+use std::num::NonZero;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,8 +60,15 @@ pub fn run(make: MakePlace) -> ExitCode {
         Trial::test(name, move || run_case(case, make))
     };
     let trials = cases::all().map(trial).collect();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    let mut arguments = Arguments::from_args();
+    arguments
+        .test_threads
+        .get_or_insert_with(|| CASES_PER_CORE * std::thread::available_parallelism().map_or(1, NonZero::get));
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
+
+/// How many cases run at once unless told: they wait for leases and delays most of their time.
+const CASES_PER_CORE: usize = 8;
 
 /// Set to a number of seconds, after which a case has failed. Cases wait for what should happen; in an engine that is
 /// broken on purpose it never does.

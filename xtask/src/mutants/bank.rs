@@ -13,6 +13,8 @@ use serde::Deserialize;
 const STORES: &str = "ratchet-tck/mutants";
 /// Broken engines.
 const ENGINES: &str = "ratchet-suite/mutants";
+/// Schemas and statements that still give the right rows, but not the right way.
+const PLANS: &str = "ratchet-store-sqlite/mutants";
 /// The area of mutants of the pure rules, which no case of a store may see.
 const PURE: &str = "api";
 
@@ -47,11 +49,13 @@ pub(crate) enum Suite {
     Core,
     /// The engine's behaviours on the memory store.
     Engine,
+    /// How SQLite finds rows.
+    Plans,
 }
 
 impl Suite {
     /// Every one.
-    pub(crate) const ALL: [Self; 4] = [Self::Memory, Self::Api, Self::Core, Self::Engine];
+    pub(crate) const ALL: [Self; 5] = [Self::Memory, Self::Api, Self::Core, Self::Engine, Self::Plans];
 }
 
 #[derive(Debug, Deserialize)]
@@ -78,10 +82,11 @@ struct Entry {
 pub(crate) fn load(workspace: &Path) -> Result<Vec<Mutant>> {
     let stores = read(workspace, STORES, Suite::Memory)?;
     let engines = read(workspace, ENGINES, Suite::Core)?;
+    let plans = read(workspace, PLANS, Suite::Plans)?;
     let mut areas: BTreeSet<&str> = ratchet_tck::cases::all().map(|case| case.area).collect();
     areas.extend(ratchet_tck::coordinator::CASES.iter().map(|case| case.area));
     let mut problems = strange_areas(&stores, &areas);
-    let bank: Vec<Mutant> = stores.into_iter().chain(engines).collect();
+    let bank: Vec<Mutant> = stores.into_iter().chain(engines).chain(plans).collect();
     problems.extend(stale(&bank, |file| fs::read_to_string(workspace.join(file)).ok()));
     if !problems.is_empty() {
         bail!("the bank of mutants is not in order:\n  {}", problems.join("\n  "));

@@ -91,7 +91,7 @@ impl Report {
     }
 }
 
-/// A digest of everything that the results depend on; the bank lies in one of the crates.
+/// A digest of everything that the results depend on; the banks lie in these crates.
 pub(crate) fn inputs(workspace: &Path) -> Result<String> {
     let mut files = vec![PathBuf::from("Cargo.lock"), PathBuf::from("Cargo.toml")];
     for folder in CRATES {
@@ -112,7 +112,7 @@ fn collect(workspace: &Path, folder: &Path, files: &mut Vec<PathBuf>) -> Result<
         let path = folder.join(entry.file_name());
         if entry.file_type()?.is_dir() {
             collect(workspace, &path, files)?;
-        } else if path.extension().is_some_and(|e| e == "rs" || e == "toml") {
+        } else if path.extension().is_some_and(|e| e == "rs" || e == "toml" || e == "sql") {
             files.push(path);
         }
     }

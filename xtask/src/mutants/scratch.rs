@@ -13,10 +13,18 @@ use anyhow::{Context, Result};
 use toml::{Table, Value};
 
 /// The crates that the suites need.
-pub(crate) const CRATES: [&str; 6] =
-    ["ratchet-api", "ratchet-core", "ratchet-macros", "ratchet-store-memory", "ratchet-suite", "ratchet-tck"];
+pub(crate) const CRATES: [&str; 8] = [
+    "ratchet-api",
+    "ratchet-core",
+    "ratchet-macros",
+    "ratchet-store-core",
+    "ratchet-store-memory",
+    "ratchet-store-sqlite",
+    "ratchet-suite",
+    "ratchet-tck",
+];
 /// Crates that only have to be there, because a manifest names them.
-const NAMED: [&str; 3] = ["ratchet-store-core", "ratchet-store-postgres", "ratchet-store-sqlite"];
+const NAMED: [&str; 1] = ["ratchet-store-postgres"];
 const VERBATIM: [&str; 2] = ["Cargo.lock", "rust-toolchain.toml"];
 
 /// One copy.

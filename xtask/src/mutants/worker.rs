@@ -225,6 +225,7 @@ impl Suite {
             Self::Api => "ratchet-api",
             Self::Core => "ratchet-core",
             Self::Engine => "ratchet-suite",
+            Self::Plans => "ratchet-store-sqlite",
         }
     }
 
@@ -234,6 +235,7 @@ impl Suite {
             Self::Memory => &["--test", "tck"],
             Self::Api | Self::Core => &["--lib"],
             Self::Engine => &["--no-default-features", "--test", "memory"],
+            Self::Plans => &["--test", "plans"],
         }
     }
 
@@ -243,6 +245,7 @@ impl Suite {
             Self::Memory => name.to_owned(),
             Self::Api | Self::Core => format!("{}::{name}", self.package()),
             Self::Engine => format!("{}::cases::{name}", self.package()),
+            Self::Plans => format!("{}::plans::{name}", self.package()),
         }
     }
 }
