@@ -145,9 +145,9 @@ macro_rules! names {
             pub const MAX_LEN: usize = $max;
 
             /// Checks and wraps the text. Compared byte for byte on every store.
-            pub fn new(text: impl Into<String>) -> Result<Self, InvalidName> {
-                let text = text.into();
-                check($what, &text, $max, $refused)?;
+            pub fn new(text: impl AsRef<str>) -> Result<Self, InvalidName> {
+                let text = text.as_ref();
+                check($what, text, $max, $refused)?;
                 Ok(Self(text.into()))
             }
 

@@ -73,7 +73,7 @@ pub trait Row: Send + Sync {
     /// A whole number of any size.
     fn int(&self, column: &str) -> Result<Option<i64>, Problem>;
     /// Text.
-    fn text(&self, column: &str) -> Result<Option<String>, Problem>;
+    fn text(&self, column: &str) -> Result<Option<&str>, Problem>;
     /// An id.
     fn id(&self, column: &str) -> Result<Option<Uuid>, Problem>;
     /// An instant.
@@ -116,7 +116,7 @@ macro_rules! boxed_row {
 boxed_row! {
     flag -> bool;
     int -> i64;
-    text -> String;
+    text -> &str;
     id -> Uuid;
     time -> Timestamp;
     texts -> Vec<String>;

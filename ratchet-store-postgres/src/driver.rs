@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
 use ratchet_api::Timestamp;
 use ratchet_store_core::driver::{Connection, Driver, Problem, Rare, Row, Work};
 use ratchet_store_core::{Dialect, Statement, Value};
@@ -218,7 +217,18 @@ impl PgCells {
         Ok(place)
     }
 
-    fn cell<T>(&self, column: &str) -> Result<Option<T>, Problem>
+    /// The bytes of a cell. Every statement here is prepared, and its answers are binary.
+    fn bytes(&self, column: &str) -> Result<Option<&[u8]>, Problem> {
+        let raw = self.row.try_get_raw(self.place(column)?)?;
+        if raw.is_null() { Ok(None) } else { raw.as_bytes().map(Some) }
+    }
+
+    /// A cell of so many bytes. The driver would look up its type each time, for a statement that never changes.
+    fn fixed<const N: usize>(&self, column: &str) -> Result<Option<[u8; N]>, Problem> {
+        Ok(self.bytes(column)?.map(TryInto::try_into).transpose()?)
+    }
+
+    fn array<T>(&self, column: &str) -> Result<Option<T>, Problem>
     where
         T: for<'d> Decode<'d, Postgres> + Type<Postgres>,
     {
@@ -226,51 +236,47 @@ impl PgCells {
     }
 }
 
+/// PostgreSQL counts microseconds from the beginning of the year 2000.
+const EPOCH_MILLIS: i64 = 946_684_800_000;
+
 impl Row for PgCells {
     fn flag(&self, column: &str) -> Result<Option<bool>, Problem> {
-        self.cell(column)
+        Ok(self.fixed(column)?.map(|[byte]| byte != 0))
     }
 
     fn int(&self, column: &str) -> Result<Option<i64>, Problem> {
-        let raw = self.row.try_get_raw(self.place(column)?)?;
-        if raw.is_null() {
-            return Ok(None);
-        }
-        let kind = raw.type_info();
-        Ok(Some(match () {
-            () if <i64 as Type<Postgres>>::compatible(&kind) => <i64 as Decode<Postgres>>::decode(raw)?,
-            () if <i16 as Type<Postgres>>::compatible(&kind) => {
-                <i16 as Decode<Postgres>>::decode(raw)?.into()
-            }
-            () if <i32 as Type<Postgres>>::compatible(&kind) => {
-                <i32 as Decode<Postgres>>::decode(raw)?.into()
-            }
-            () => return Err(format!("{kind} is no whole number").into()),
+        let Some(bytes) = self.bytes(column)? else { return Ok(None) };
+        Ok(Some(match *bytes {
+            [a, b] => i16::from_be_bytes([a, b]).into(),
+            [a, b, c, d] => i32::from_be_bytes([a, b, c, d]).into(),
+            _ => i64::from_be_bytes(bytes.try_into()?),
         }))
     }
 
-    fn text(&self, column: &str) -> Result<Option<String>, Problem> {
-        self.cell(column)
+    fn text(&self, column: &str) -> Result<Option<&str>, Problem> {
+        Ok(self.bytes(column)?.map(std::str::from_utf8).transpose()?)
     }
 
     fn id(&self, column: &str) -> Result<Option<Uuid>, Problem> {
-        self.cell(column)
+        Ok(self.fixed(column)?.map(Uuid::from_bytes))
     }
 
     fn time(&self, column: &str) -> Result<Option<Timestamp>, Problem> {
-        Ok(self.cell::<DateTime<Utc>>(column)?.map(Timestamp::from))
+        let millis = |micros: i64| micros.div_euclid(1_000).saturating_add(EPOCH_MILLIS);
+        let micros = self.fixed(column)?.map(i64::from_be_bytes);
+        Ok(micros.map(|micros| Timestamp::from_millis(millis(micros))))
     }
 
     fn texts(&self, column: &str) -> Result<Option<Vec<String>>, Problem> {
-        self.cell(column)
+        self.array(column)
     }
 
     fn ints(&self, column: &str) -> Result<Option<Vec<i64>>, Problem> {
-        self.cell(column)
+        self.array(column)
     }
 
     fn ids(&self, column: &str) -> Result<Option<Vec<Uuid>>, Problem> {
-        self.cell(column)
+        self.array(column)
     }
 
     /// In job/load.sql they are one column, the last.

@@ -14,9 +14,12 @@ impl RareCells {
         Ok(Self(serde_json::from_str(object)?))
     }
 
+    fn value(&self, column: &str) -> Result<&Value, Problem> {
+        self.0.get(column).ok_or_else(|| "no such column".into())
+    }
+
     fn cell<T: DeserializeOwned>(&self, column: &str) -> Result<Option<T>, Problem> {
-        let value = self.0.get(column).ok_or("no such column")?;
-        Ok(Option::deserialize(value)?)
+        Ok(Option::deserialize(self.value(column)?)?)
     }
 }
 
@@ -29,8 +32,12 @@ impl Row for RareCells {
         self.cell(column)
     }
 
-    fn text(&self, column: &str) -> Result<Option<String>, Problem> {
-        self.cell(column)
+    fn text(&self, column: &str) -> Result<Option<&str>, Problem> {
+        match self.value(column)? {
+            Value::Null => Ok(None),
+            Value::String(text) => Ok(Some(text)),
+            other => Err(format!("{other} where text belongs").into()),
+        }
     }
 
     fn id(&self, column: &str) -> Result<Option<Uuid>, Problem> {
@@ -63,7 +70,7 @@ mod tests {
         let object = r#"{"n": 1700000000123, "text": "{\"a\": 1.0}", "nothing": null, "tags": ["x"]}"#;
         let cells = RareCells::read(object).expect("an object");
         assert_eq!(cells.time("n").ok(), Some(Some(Timestamp::from_millis(1_700_000_000_123))));
-        assert_eq!(cells.text("text").ok(), Some(Some(r#"{"a": 1.0}"#.to_owned())));
+        assert_eq!(cells.text("text").ok(), Some(Some(r#"{"a": 1.0}"#)));
         assert_eq!(cells.id("nothing").ok(), Some(None));
         assert_eq!(cells.texts("tags").ok(), Some(Some(vec!["x".to_owned()])));
         assert!(cells.int("text").is_err());

@@ -209,7 +209,7 @@ impl Row for Cells {
         self.cell(column, "INTEGER")
     }
 
-    fn text(&self, column: &str) -> Result<Option<String>, Problem> {
+    fn text(&self, column: &str) -> Result<Option<&str>, Problem> {
         self.cell(column, "TEXT")
     }
 

@@ -46,16 +46,8 @@ impl PackedRow {
         Ok(self.cells.get(*place).unwrap_or(&Cell::Null))
     }
 
-    fn str(&self, column: &str) -> Result<Option<&str>, Problem> {
-        match self.cell(column)? {
-            Cell::Null => Ok(None),
-            Cell::Text(text) => Ok(Some(text)),
-            Cell::Int(_) => Err(format!("{column}: a number where text belongs").into()),
-        }
-    }
-
     fn json<T: DeserializeOwned>(&self, column: &str) -> Result<Option<T>, Problem> {
-        Ok(self.str(column)?.map(serde_json::from_str).transpose()?)
+        Ok(self.text(column)?.map(serde_json::from_str).transpose()?)
     }
 }
 
@@ -72,12 +64,16 @@ impl Row for PackedRow {
         }
     }
 
-    fn text(&self, column: &str) -> Result<Option<String>, Problem> {
-        Ok(self.str(column)?.map(str::to_owned))
+    fn text(&self, column: &str) -> Result<Option<&str>, Problem> {
+        match self.cell(column)? {
+            Cell::Null => Ok(None),
+            Cell::Text(text) => Ok(Some(text)),
+            Cell::Int(_) => Err(format!("{column}: a number where text belongs").into()),
+        }
     }
 
     fn id(&self, column: &str) -> Result<Option<Uuid>, Problem> {
-        Ok(self.str(column)?.map(Uuid::try_parse).transpose()?)
+        Ok(self.text(column)?.map(Uuid::try_parse).transpose()?)
     }
 
     fn time(&self, column: &str) -> Result<Option<Timestamp>, Problem> {
@@ -150,7 +146,7 @@ mod tests {
         assert_eq!(rows[0].id("job_id").ok(), Some(Some(id)));
         assert_eq!(rows[0].flag("held").ok(), Some(Some(true)));
         assert_eq!(rows[0].int("n").ok(), Some(Some(-5)));
-        assert_eq!(rows[0].text("text").ok(), Some(Some("a\0\"b\"".to_owned())));
+        assert_eq!(rows[0].text("text").ok(), Some(Some("a\0\"b\"")));
         assert_eq!(rows[0].texts("tags").ok(), Some(Some(vec!["x".to_owned()])));
         assert_eq!(rows[1].id("job_id").ok(), Some(None));
         assert_eq!(rows[1].time("n").ok(), Some(None));

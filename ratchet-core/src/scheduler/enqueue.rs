@@ -45,7 +45,7 @@ impl<R> Enqueue<R> {
     }
 
     /// The queue that it waits in.
-    pub fn queue(self, name: impl Into<String>) -> Self {
+    pub fn queue(self, name: impl AsRef<str>) -> Self {
         self.named(QueueName::new(name), |job, queue| job.spec.queue = queue)
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use ratchet_api::store::{JobCrudStore, Loaded};
-use ratchet_api::{BusinessKey, Edge, IdempotencyKey, Job, JobClaim, JobId, Owner, StoreResult};
+use ratchet_api::{BusinessKey, Edge, Fence, IdempotencyKey, Job, JobClaim, JobId, Owner, StoreResult};
 
 use super::SqlStore;
 use crate::driver::Row;
@@ -69,20 +69,32 @@ async fn load(session: &mut Session<'_>, owner: &Owner, claims: &[JobClaim]) -> 
     let rows = load
         .arg("owner", owner.as_str())
         .arg("job_ids", ids_of(claims.iter().map(|claim| &claim.id)))
-        .arg("fences", claims.iter().map(|claim| claim.fence.version()).collect::<Vec<_>>())
         .rows(session)
         .await?;
-    let mut loaded = vec![Loaded::Lost; claims.len()];
+    let mut held = Vec::with_capacity(rows.len());
     for row in &rows {
-        let place = place(session.op(), Cells(row))?;
-        loaded[place] = loaded_row(session.op(), Cells(row), owner, &claims[place])?;
+        let cells = Cells(row);
+        let (id, fence): (JobId, Fence) =
+            (cells.must(session.op(), "job_id")?, cells.must(session.op(), "version")?);
+        held.push((id, fence, cells));
+    }
+    held.sort_unstable_by_key(|(id, ..)| *id);
+    let mut loaded = Vec::with_capacity(claims.len());
+    for claim in claims {
+        let found = held.binary_search_by_key(&claim.id, |(id, ..)| *id).ok().map(|place| &held[place]);
+        loaded.push(match found {
+            Some((_, fence, cells)) if *fence == claim.fence => {
+                loaded_row(session.op(), *cells, owner, claim)?
+            }
+            _ => Loaded::Lost,
+        });
     }
     add_edges(session, &mut loaded).await?;
     Ok(loaded)
 }
 
 fn loaded_row(op: &'static str, cells: Cells<'_>, owner: &Owner, claim: &JobClaim) -> StoreResult<Loaded> {
-    if cells.must(op, "cancel_requested")? {
+    if cells.must_opt(op, "cancel_requested")?.unwrap_or_default() {
         return Ok(Loaded::CancelRequested);
     }
     Ok(match row::held(cells, owner, claim) {

@@ -42,7 +42,7 @@ from_cell! {
     bool: flag => Ok;
     i64: int => Ok;
     i32: int => |n| Ok(i32::try_from(n)?);
-    String: text => Ok;
+    String: text => |text| Ok(text.to_owned());
     Vec<String>: texts => Ok;
     Vec<JobId>: ids => |ids| Ok(ids.into_iter().map(JobId::from_uuid).collect());
     Vec<i64>: ints => Ok;
@@ -53,7 +53,7 @@ from_cell! {
     JobId: id => |id| Ok(JobId::from_uuid(id));
     BatchId: id => |id| Ok(BatchId::of(JobId::from_uuid(id)));
     Fence: int => |version| Ok(Fence::from_version(version));
-    Owner: text => |text| Ok(Owner::try_from(text)?);
+    Owner: text => |text| Ok(Owner::try_from(text.to_owned())?);
     JobStatus: text => |text| Ok(text.parse()?);
     ratchet_api::JobType: text => |text| Ok(text.parse()?);
     ratchet_api::EdgeState: text => |text| Ok(text.parse()?);
@@ -66,7 +66,7 @@ from_cell! {
     TargetName: text => |text| Ok(TargetName::new(text)?);
     MethodName: text => |text| Ok(MethodName::new(text)?);
     JsonText: text => |text| Ok(JsonText::from_stored(text));
-    ratchet_api::Progress: text => |text| Ok(serde_json::from_str(&text)?);
+    ratchet_api::Progress: text => |text| Ok(serde_json::from_str(text)?);
     JobPriority: int => |ordinal| Ok(JobPriority::from_ordinal(i16::try_from(ordinal)?)?);
     Vec<Tag>: texts => |tags| Ok(tags.into_iter().map(Tag::new).collect::<Result<_, _>>()?);
 }
@@ -80,6 +80,11 @@ impl Cells<'_> {
     /// A cell that may be null.
     pub(crate) fn opt<T: FromCell>(self, name: &str) -> Result<Option<T>, Problem> {
         T::from_cell(self.0, name).map_err(|problem| format!("{name}: {problem}").into())
+    }
+
+    /// A count or a flag that may come as null instead of 0 or false, which is cheaper on the way.
+    pub(crate) fn or_none<T: FromCell + Default>(self, name: &str) -> Result<T, Problem> {
+        Ok(self.opt(name)?.unwrap_or_default())
     }
 
     /// A cell that only a broken statement could get wrong.
@@ -177,12 +182,12 @@ pub(crate) fn held(cells: Cells<'_>, owner: &Owner, claim: &JobClaim) -> Result<
 fn common(cells: Cells<'_>, id: JobId) -> Result<Job, Problem> {
     let payload = payload(cells, "payload", "target", "method")?.ok_or("payload: missing")?;
     let mut spec = JobSpec::with_id(id, payload);
-    let policy: String = cells.get("backoff_policy")?;
-    spec.backoff = Backoff::from_parts(&policy, cells.get("backoff_param_ms")?)?;
+    let policy = cells.0.text("backoff_policy")?.ok_or("backoff_policy: null")?;
+    spec.backoff = Backoff::from_parts(policy, cells.or_none("backoff_param_ms")?)?;
     spec.idempotency_key = cells.opt("idempotency_key")?;
     spec.trace_context = cells.opt("trace_context")?;
     let mut job = Job::pending(spec.into(), 0, cells.get("created_at")?);
-    job.edge_count = cells.get("edge_count")?;
+    job.edge_count = cells.or_none("edge_count")?;
     match cells.0.rare()? {
         Rare::Here => read_rare(cells, &mut job)?,
         Rare::Nowhere => {}
@@ -243,14 +248,14 @@ pub(crate) fn claim(cells: Cells<'_>) -> Result<JobClaim, Problem> {
     let mut claim = JobClaim::new(id, fence, queue, cells.get("scheduled_time")?, cells.get("picked_at")?);
     claim.job_type = cells.get("job_type")?;
     claim.priority = cells.get("priority")?;
-    claim.attempts = cells.get("attempts")?;
-    claim.crash_count = cells.get("crash_count")?;
-    claim.max_retries = cells.get("max_retries")?;
+    claim.attempts = cells.or_none("attempts")?;
+    claim.crash_count = cells.or_none("crash_count")?;
+    claim.max_retries = cells.or_none("max_retries")?;
     claim.timeout = cells.opt("timeout_ms")?;
     claim.business_key = cells.opt("business_key")?;
-    claim.edge_count = cells.get("edge_count")?;
-    claim.cancel_requested = cells.get("cancel_requested")?;
-    claim.expired = cells.get("expired")?;
+    claim.edge_count = cells.or_none("edge_count")?;
+    claim.cancel_requested = cells.or_none("cancel_requested")?;
+    claim.expired = cells.or_none("expired")?;
     Ok(claim)
 }
 

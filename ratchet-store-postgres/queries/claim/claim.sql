@@ -46,15 +46,7 @@ heads AS MATERIALIZED (
 -- A row stays where it is for as long as this statement can see it, so its place finds it without an index. What others
 -- hold is passed over. (`blocked_by < 1`: so that no plan takes the index of the heads for it.)
 --
--- Exactly the wanted ones: all of them in one scan.
-whole AS MATERIALIZED (
-    SELECT q.ctid AS tid
-    FROM ratchet.scheduler_job_queue q
-    WHERE :spare::bigint = 0 AND q.ctid = ANY(ARRAY(SELECT h.tid FROM heads h))
-      AND q.status = 'PENDING' AND q.blocked_by < 1 AND q.scheduled_time <= (SELECT c.now FROM clock c)
-    FOR UPDATE OF q SKIP LOCKED
-),
--- Or more than those: in their order, until the limit is reached.
+-- With spare ones: in their order, until the limit is reached.
 best AS MATERIALIZED (
     SELECT l.tid
     FROM wanted w
@@ -74,16 +66,29 @@ claimed AS (
     UPDATE ratchet.scheduler_job_queue q
     SET status = 'RUNNING', picked_by = :owner::text, picked_at = (SELECT c.now FROM clock c),
         version = q.version + 1, updated_at = (SELECT c.now FROM clock c)
-    WHERE q.ctid = ANY(ARRAY(SELECT w.tid FROM whole w UNION ALL SELECT b.tid FROM best b))
+    WHERE q.ctid = ANY(
+        ARRAY(SELECT b.tid FROM best b)
+        -- Without: all of them in one scan.
+        || ARRAY(
+            SELECT whole.ctid
+            FROM ratchet.scheduler_job_queue whole
+            WHERE :spare::bigint = 0 AND whole.ctid = ANY(ARRAY(SELECT h.tid FROM heads h))
+              AND whole.status = 'PENDING' AND whole.blocked_by < 1
+              AND whole.scheduled_time <= (SELECT c.now FROM clock c)
+            FOR UPDATE SKIP LOCKED
+        )
+    )
     RETURNING
-        q.job_id, q.version, q.queue, q.scheduled_time, q.picked_at, q.job_type, q.priority, q.attempts,
-        q.crash_count, q.max_retries, q.timeout_ms, q.business_key, q.edge_count, q.cancel_requested,
-        coalesce(q.expires_at <= q.picked_at, false) AS expired
+        q.job_id, q.version, q.queue, q.scheduled_time, q.picked_at, q.job_type, q.priority,
+        -- A null is cheaper to send and to read than a zero, and these mostly are zero.
+        nullif(q.attempts, 0) AS attempts, nullif(q.crash_count, 0) AS crash_count,
+        nullif(q.max_retries, 0) AS max_retries, q.timeout_ms, q.business_key, nullif(q.edge_count, 0) AS edge_count,
+        nullif(q.cancel_requested, false) AS cancel_requested, nullif(q.expires_at <= q.picked_at, false) AS expired
 )
-SELECT NULL::bigint AS found, r.* FROM claimed r
+SELECT r.*, NULL::bigint AS found FROM claimed r
 UNION ALL
 -- One row more: how many there were to take, whoever holds them.
 SELECT
-    coalesce(sum(least(w.lim, (SELECT count(*) FROM heads h WHERE h.queue_place = w.place))), 0)::bigint,
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+    coalesce(sum(least(w.lim, (SELECT count(*) FROM heads h WHERE h.queue_place = w.place))), 0)::bigint
 FROM wanted w

@@ -1,48 +1,52 @@
--- Records successes as commit/settle.sql does, for a call that has nothing else: jobs with edges or a batch, and those
--- whose cancel was requested, are left alone. The ids come in order, so that two calls wait for each other in one
+-- Records successes as commit/settle.sql does, for a call that has nothing else: jobs with edges, open parents or a batch,
+-- and those whose cancel was requested, are left alone. The ids come in order, so that two calls wait for each other in one
 -- direction only. The condition on the fence: see commit/settle.sql.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::timestamptz, date_trunc('milliseconds', statement_timestamp())) AS now
 ),
 ended AS (
     DELETE FROM ratchet.scheduler_job_queue q
-    USING unnest(
-        :job_ids::uuid[], :fences::bigint[], :started_ago::bigint[], :ran_for::bigint[], :results::text[]
-    ) AS g (job_id, fence, started_ago_ms, ran_ms, result)
-    CROSS JOIN LATERAL (SELECT (SELECT c.now FROM clock c) AS now) t
+    USING (
+        SELECT
+            unnest(:job_ids::uuid[]) AS job_id, unnest(:fences::bigint[]) AS fence,
+            unnest(:started_ago::bigint[]) AS started_ago_ms, unnest(:ran_for::bigint[]) AS ran_ms,
+            unnest(:results::text[]) AS result
+    ) g
     -- `greatest` passes over nulls, so a body that never started is told apart first.
     CROSS JOIN LATERAL (
         SELECT CASE
             WHEN g.started_ago_ms IS NOT NULL
-            THEN greatest(t.now - g.started_ago_ms * interval '1 millisecond', '1970-01-01 00:00:00+00')
+            THEN greatest(
+                (SELECT c.now FROM clock c) - g.started_ago_ms * interval '1 millisecond', '1970-01-01 00:00:00+00'
+            )
         END AS started_at
     ) s
     WHERE q.job_id = g.job_id AND q.version = g.fence AND q.picked_by = :owner::text AND g.fence + 0 = g.fence
-      AND NOT q.cancel_requested AND q.edge_count = 0 AND q.batch_id IS NULL
+      AND NOT q.cancel_requested AND q.edge_count = 0 AND q.blocked_by = 0 AND q.open_parents = 0 AND q.batch_id IS NULL
     RETURNING
-        q.job_id, q.version, q.attempts, q.crash_count, q.blocked_by, q.open_parents, q.scheduled_time, q.picked_at,
-        q.business_key, q.progress, g.result, g.ran_ms, t.now, s.started_at
+        q.job_id, q.version, q.attempts, q.crash_count, q.scheduled_time, q.picked_at, q.business_key, q.progress,
+        g.result, g.ran_ms, s.started_at
 ),
 history AS (
     INSERT INTO ratchet.scheduler_job_execution (
         job_id, fence, node_id, status, attempt, started_at, recorded_at, duration_ms
     )
     SELECT
-        e.job_id, e.version, :owner::text, 'SUCCEEDED', e.attempts, e.started_at, e.now, e.ran_ms
+        e.job_id, e.version, :owner::text, 'SUCCEEDED', e.attempts, e.started_at, (SELECT c.now FROM clock c), e.ran_ms
     FROM ended e
 ),
 cold AS (
     UPDATE ratchet.scheduler_job j
     SET terminal_status = 'SUCCEEDED',
-        terminated_at = e.now,
+        terminated_at = (SELECT c.now FROM clock c),
         version = e.version + 1,
         terminal_error = NULL,
         error_fingerprint = NULL,
         cancel_reason = NULL,
         total_attempts = e.attempts,
         crash_count = e.crash_count,
-        blocked_by = e.blocked_by,
-        open_parents = e.open_parents,
+        blocked_by = 0,
+        open_parents = 0,
         edge_count = 0,
         scheduled_time = e.scheduled_time,
         execution_start_time = e.started_at,

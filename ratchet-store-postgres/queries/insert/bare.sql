@@ -1,8 +1,9 @@
 -- Stores jobs without keys and tags, which are mostly alike: `own_specs` says which of the rows of the other arrays is
--- a job's. An id that is there already is an error, and nothing is stored.
+-- a job's. An id that is there already is an error, and nothing is stored. (Arrays side by side in a SELECT are read in
+-- step; in FROM each would be written down first.)
 WITH own AS MATERIALIZED (
-    SELECT o.job_id, o.payload, o.spec
-    FROM unnest(:own_ids::uuid[], :own_payloads::text[], :own_specs::bigint[]) AS o (job_id, payload, spec)
+    SELECT
+        unnest(:own_ids::uuid[]) AS job_id, unnest(:own_payloads::text[]) AS payload, unnest(:own_specs::bigint[]) AS spec
 ),
 -- What is the same for many jobs is computed here. (Not the lengths of texts: a cast would cut what the column refuses.)
 specs AS MATERIALIZED (

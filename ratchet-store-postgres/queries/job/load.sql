@@ -1,10 +1,12 @@
--- Jobs that the owner still holds under the fence of its claim: what the claim did not say. Such a job has a queue row and
--- no end, and is no schedule.
+-- Jobs that the owner still holds, under whichever fence: what a claim does not say. Such a job has a queue row and no end,
+-- and is no schedule.
 -- Columns that most jobs have nothing in come as one, which is null if there is nothing in any of them. Where nobody uses
--- tags, none is looked for. The last condition always holds: see commit/settle.sql.
+-- tags, none is looked for. (Of an array that a SELECT makes the server does not count the ids, so that one plan does for any
+-- number of them.)
 SELECT
-    g.place, q.cancel_requested, j.payload::text AS payload, j.target, j.method, j.backoff_policy, j.backoff_param_ms,
-    j.idempotency_key, j.trace_context, j.created_at, q.edge_count,
+    q.job_id, q.version, nullif(q.cancel_requested, false) AS cancel_requested, j.payload::text AS payload, j.target, j.method,
+    j.backoff_policy, nullif(j.backoff_param_ms, 0) AS backoff_param_ms, j.idempotency_key, j.trace_context,
+    j.created_at, nullif(q.edge_count, 0) AS edge_count,
     CASE
         WHEN q.blocked_by > 0 OR q.open_parents > 0
           OR num_nonnulls(
@@ -35,7 +37,6 @@ SELECT
             'progress', q.progress::text
         )::text
     END AS rare
-FROM unnest(:job_ids::uuid[], :fences::bigint[]) WITH ORDINALITY AS g (wanted, fence, place)
-JOIN ratchet.scheduler_job_queue q ON q.job_id = g.wanted AND q.version = g.fence
+FROM ratchet.scheduler_job_queue q
 JOIN ratchet.scheduler_job j ON j.job_id = q.job_id
-WHERE q.picked_by = :owner::text AND g.fence + 0 = g.fence
+WHERE q.job_id = ANY(ARRAY(SELECT unnest(:job_ids::uuid[]))) AND q.picked_by = :owner::text

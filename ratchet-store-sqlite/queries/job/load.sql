@@ -1,9 +1,9 @@
--- Jobs that the owner still holds under the fence of its claim: what the claim did not say.
+-- Jobs that the owner still holds, under whichever fence: what a claim does not say.
 --
 -- Columns that most jobs have nothing in come last, and are left out of a row that has none of them: a row that ends
 -- early ends with nulls.
 SELECT
-    'place cancel_requested payload target method backoff_policy backoff_param_ms created_at edge_count idempotency_key
+    'job_id version cancel_requested payload target method backoff_policy backoff_param_ms created_at edge_count idempotency_key
      trace_context params expires_at resource_name tags caller_principal on_success_payload on_success_target
      on_success_method on_failure_payload on_failure_target on_failure_method batch_id depends_on blocked_by
      open_parents last_error progress' AS names,
@@ -15,11 +15,11 @@ SELECT
           AND q.blocked_by = 0 AND q.open_parents = 0
           AND NOT EXISTS (SELECT 1 FROM ratchet.scheduler_job_tag t WHERE t.job_id = j.job_id)
         THEN json_array(
-            g.key + 1, q.cancel_requested, j.payload, j.target, j.method, j.backoff_policy, j.backoff_param_ms,
+            hex(q.job_id), q.version, q.cancel_requested, j.payload, j.target, j.method, j.backoff_policy, j.backoff_param_ms,
             j.created_at, q.edge_count
         )
         ELSE json_array(
-            g.key + 1, q.cancel_requested, j.payload, j.target, j.method, j.backoff_policy, j.backoff_param_ms,
+            hex(q.job_id), q.version, q.cancel_requested, j.payload, j.target, j.method, j.backoff_policy, j.backoff_param_ms,
             j.created_at, q.edge_count, j.idempotency_key, j.trace_context, j.params, j.expires_at, j.resource_name,
             (
                 SELECT json_group_array(t.tag ORDER BY t.place)
@@ -31,7 +31,7 @@ SELECT
             q.blocked_by, q.open_parents, q.last_error, q.progress
         )
     END) AS rows
-FROM jsonb_each(:[job_ids, fences]) g
-CROSS JOIN ratchet.scheduler_job_queue q ON q.job_id = unhex(g.value ->> 0)
+FROM json_each(:job_ids) g
+CROSS JOIN ratchet.scheduler_job_queue q ON q.job_id = unhex(g.value)
 CROSS JOIN ratchet.scheduler_job j ON j.job_id = q.job_id
-WHERE q.version = g.value ->> 1 AND q.picked_by = :owner
+WHERE q.picked_by = :owner
