@@ -120,8 +120,7 @@ async fn claim_once(
         .rows(session)
         .await?;
     let Some((summary, rows)) = rows.split_last() else { return Ok((Vec::new(), 0)) };
-    let found: i64 = Cells(summary).must(session.op(), "found")?;
-    Ok((readable(session.op(), rows), found - rows.len() as i64))
+    Ok((readable(session.op(), rows), Cells(summary).must(session.op(), "missed")?))
 }
 
 /// Claims that can be read. A row that cannot is left with its new owner: it must not hide its neighbours, and

@@ -10,14 +10,27 @@ me AS MATERIALIZED (
     WHERE n.node_id = :owner::text AND NOT n.reaped AND n.lease_until > (SELECT c.now FROM clock c)
     FOR KEY SHARE
 ),
+-- The queues, and at which of the five levels something is due: how many they are, and one of them.
 wanted AS MATERIALIZED (
-    SELECT w.queue, w.lim, w.place
+    SELECT w.queue, w.lim, w.place, due.levels, due.level
     FROM unnest(:queues::text[], :limits::bigint[]) WITH ORDINALITY AS w (queue, lim, place)
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS levels, max(level) AS level
+        FROM clock c
+        CROSS JOIN generate_series(0, 4) AS level
+        CROSS JOIN LATERAL (
+            SELECT
+            FROM ratchet.scheduler_job_queue q
+            WHERE q.queue = w.queue AND q.priority = level AND q.status = 'PENDING' AND q.blocked_by = 0
+              AND q.scheduled_time <= c.now
+            LIMIT 1
+        ) first
+    ) due
     WHERE EXISTS (SELECT FROM me)
       AND NOT EXISTS (SELECT FROM ratchet.scheduler_queue_pause p WHERE p.queue = w.queue)
 ),
--- Five index heads for each queue, without locks. Inside one level older always means better, so the best rows are
--- among the first of each level. `spare` more are read if others are known to hold some of them.
+-- Several levels: the heads of each, without locks. Inside one level older always means better, so the best rows are among
+-- the first of each level. `spare` more are read if others are known to hold some of them.
 heads AS MATERIALIZED (
     SELECT w.place AS queue_place, b.tid, b.boosted, b.scheduled_time, b.job_id
     FROM wanted w
@@ -42,6 +55,7 @@ heads AS MATERIALIZED (
         ORDER BY boosted DESC, h.scheduled_time, h.job_id
         LIMIT w.lim + :spare::bigint
     ) b
+    WHERE w.levels > 1
 ),
 -- A row stays where it is for as long as this statement can see it, so its place finds it without an index. What others
 -- hold is passed over. (`blocked_by < 1`: so that no plan takes the index of the heads for it.)
@@ -60,15 +74,30 @@ best AS MATERIALIZED (
         LIMIT w.lim
         FOR UPDATE OF q SKIP LOCKED
     ) l
-    WHERE :spare::bigint > 0
+    WHERE :spare::bigint > 0 AND w.levels > 1
 ),
 claimed AS (
     UPDATE ratchet.scheduler_job_queue q
     SET status = 'RUNNING', picked_by = :owner::text, picked_at = (SELECT c.now FROM clock c),
         version = q.version + 1, updated_at = (SELECT c.now FROM clock c)
     WHERE q.ctid = ANY(
-        ARRAY(SELECT b.tid FROM best b)
-        -- Without: all of them in one scan.
+        -- One level: its index is in order already.
+        ARRAY(
+            SELECT l.tid
+            FROM wanted w
+            CROSS JOIN LATERAL (
+                SELECT one.ctid AS tid
+                FROM ratchet.scheduler_job_queue one
+                WHERE one.queue = w.queue AND one.priority = w.level AND one.status = 'PENDING' AND one.blocked_by = 0
+                  AND one.scheduled_time <= (SELECT c.now FROM clock c)
+                ORDER BY one.scheduled_time, one.job_id
+                LIMIT w.lim
+                FOR UPDATE SKIP LOCKED
+            ) l
+            WHERE w.levels = 1
+        )
+        || ARRAY(SELECT b.tid FROM best b)
+        -- Without spare ones: all of them in one scan.
         || ARRAY(
             SELECT whole.ctid
             FROM ratchet.scheduler_job_queue whole
@@ -85,10 +114,14 @@ claimed AS (
         nullif(q.max_retries, 0) AS max_retries, q.timeout_ms, q.business_key, nullif(q.edge_count, 0) AS edge_count,
         nullif(q.cancel_requested, false) AS cancel_requested, nullif(q.expires_at <= q.picked_at, false) AS expired
 )
-SELECT r.*, NULL::bigint AS found FROM claimed r
+SELECT r.*, NULL::bigint AS missed FROM claimed r
 UNION ALL
--- One row more: how many there were to take, whoever holds them.
+-- One row more: how many of the heads others took first.
 SELECT
     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-    coalesce(sum(least(w.lim, (SELECT count(*) FROM heads h WHERE h.queue_place = w.place))), 0)::bigint
+    coalesce(sum(
+        least(w.lim, (SELECT count(*) FROM heads h WHERE h.queue_place = w.place))
+        - (SELECT count(*) FROM claimed r WHERE r.queue = w.queue)
+    ), 0)::bigint
 FROM wanted w
+WHERE w.levels > 1

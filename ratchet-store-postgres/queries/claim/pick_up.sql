@@ -15,7 +15,7 @@ wanted AS MATERIALIZED (
 ),
 locked AS MATERIALIZED (
     SELECT q.job_id, w.place
-    FROM wanted w JOIN ratchet.scheduler_job_queue q ON q.job_id = w.job_id
+    FROM wanted w JOIN ratchet.scheduler_job_queue q ON q.job_id = ANY(ARRAY[w.job_id])
     WHERE EXISTS (SELECT FROM me) AND q.status = 'PENDING' AND q.blocked_by < 1
       AND q.scheduled_time <= (SELECT c.now FROM clock c)
     FOR UPDATE OF q SKIP LOCKED
@@ -24,7 +24,7 @@ claimed AS (
     UPDATE ratchet.scheduler_job_queue q
     SET status = 'RUNNING', picked_by = :owner::text, picked_at = c.now, version = q.version + 1, updated_at = c.now
     FROM locked l CROSS JOIN clock c
-    WHERE q.job_id = l.job_id
+    WHERE q.job_id = ANY(ARRAY[l.job_id])
     RETURNING
         l.place, q.job_id, q.version, q.queue, q.job_type, q.priority, q.scheduled_time, q.picked_at,
         q.attempts, q.crash_count, q.max_retries, q.timeout_ms, q.business_key, q.edge_count, q.cancel_requested,

@@ -7,6 +7,8 @@ WITH clock AS MATERIALIZED (
 ),
 -- In the order of the ids, so that two calls wait for each other in one direction only. The last condition always holds;
 -- it makes the planner expect one row, and so look each job up by its id, however little it knows about the tables.
+-- (`= ANY(ARRAY[…])` for the same reason: where it believes a table to be empty, reading all of it looks as cheap as one
+-- look by the key, and only an equality could be answered that way.)
 given AS MATERIALIZED (
     SELECT
         g.*, c.now, s.started_at,
@@ -34,7 +36,7 @@ given AS MATERIALIZED (
 ),
 ended AS (
     DELETE FROM ratchet.scheduler_job_queue q USING given g
-    WHERE q.job_id = g.job_id AND q.version = g.fence AND q.picked_by = :owner::text AND g.ended_as IS NOT NULL
+    WHERE q.job_id = ANY(ARRAY[g.job_id]) AND q.version = g.fence AND q.picked_by = :owner::text AND g.ended_as IS NOT NULL
       AND (:everything::boolean OR (NOT q.cancel_requested AND q.edge_count = 0 AND q.batch_id IS NULL))
     RETURNING
         g.job_id, g.fence, g.ended_as, g.history, g.now, g.started_at, g.ended_at, g.result, g.error, g.error_class,
@@ -56,7 +58,7 @@ waiting AS (
         progress = NULL,
         updated_at = g.now
     FROM given g
-    WHERE q.job_id = g.job_id AND q.version = g.fence AND q.picked_by = :owner::text AND g.ended_as IS NULL
+    WHERE q.job_id = ANY(ARRAY[g.job_id]) AND q.version = g.fence AND q.picked_by = :owner::text AND g.ended_as IS NULL
       AND (:everything::boolean OR NOT q.cancel_requested)
     RETURNING
         g.job_id, g.fence, g.history, g.now, g.started_at, g.ended_at, g.error, g.error_class, q.attempts,
@@ -97,14 +99,14 @@ cold AS (
         job_result = e.result::json,
         progress = e.progress
     FROM ended e
-    WHERE j.job_id = e.job_id
+    WHERE j.job_id = ANY(ARRAY[e.job_id])
 ),
 keys AS (
     DELETE FROM ratchet.scheduler_business_key_reservation r USING ended e
     WHERE r.business_key = e.business_key AND r.owner_job_id = e.job_id
 ),
 permits AS (
-    DELETE FROM ratchet.scheduler_resource_permit p USING recorded r WHERE p.job_id = r.job_id
+    DELETE FROM ratchet.scheduler_resource_permit p USING recorded r WHERE p.job_id = ANY(ARRAY[r.job_id])
 )
 SELECT e.job_id, NULL::timestamptz AS next_due FROM ended e
 UNION ALL

@@ -21,7 +21,7 @@ ended AS (
             )
         END AS started_at
     ) s
-    WHERE q.job_id = g.job_id AND q.version = g.fence AND q.picked_by = :owner::text AND g.fence + 0 = g.fence
+    WHERE q.job_id = ANY(ARRAY[g.job_id]) AND q.version = g.fence AND q.picked_by = :owner::text AND g.fence + 0 = g.fence
       AND NOT q.cancel_requested AND q.edge_count = 0 AND q.blocked_by = 0 AND q.open_parents = 0 AND q.batch_id IS NULL
     RETURNING
         q.job_id, q.version, q.attempts, q.crash_count, q.scheduled_time, q.picked_at, q.business_key, q.progress,
@@ -55,7 +55,7 @@ cold AS (
         job_result = e.result::json,
         progress = e.progress
     FROM ended e
-    WHERE j.job_id = e.job_id
+    WHERE j.job_id = ANY(ARRAY[e.job_id])
 ),
 -- Where nobody uses keys or permits, none is looked for.
 keys AS (
@@ -65,6 +65,6 @@ keys AS (
 ),
 permits AS (
     DELETE FROM ratchet.scheduler_resource_permit p USING ended e
-    WHERE p.job_id = e.job_id AND EXISTS (SELECT FROM ratchet.scheduler_resource_permit)
+    WHERE p.job_id = ANY(ARRAY[e.job_id]) AND EXISTS (SELECT FROM ratchet.scheduler_resource_permit)
 )
 SELECT array_agg(e.job_id) AS job_ids FROM ended e

@@ -15,9 +15,9 @@ live AS (
     UPDATE ratchet.scheduler_job_queue q
     SET open_parents = q.open_parents + c.edges
     FROM counted c
-    WHERE q.job_id = c.child_id
+    WHERE q.job_id = ANY(ARRAY[c.child_id])
 )
 UPDATE ratchet.scheduler_job j
 SET open_parents = j.open_parents + c.edges
 FROM counted c
-WHERE j.job_id = c.child_id AND j.terminal_status IS NOT NULL
+WHERE j.job_id = ANY(ARRAY[c.child_id]) AND j.terminal_status IS NOT NULL

@@ -3,7 +3,7 @@
 WITH wanted AS MATERIALIZED (
     SELECT g.place, j.job_id, j.business_key
     FROM unnest(:job_ids::uuid[]) WITH ORDINALITY AS g (job_id, place)
-    JOIN ratchet.scheduler_job j ON j.job_id = g.job_id
+    JOIN ratchet.scheduler_job j ON j.job_id = ANY(ARRAY[g.job_id])
     WHERE j.business_key IS NOT NULL
 ),
 reserved AS (

@@ -10,4 +10,4 @@ UPDATE ratchet.scheduler_job j
 SET terminal_status = 'FAILED', version = g.version + 1, edge_count = g.edge_count, blocked_by = g.blocked_by,
     open_parents = g.open_parents
 FROM gone g
-WHERE j.job_id = g.job_id
+WHERE j.job_id = ANY(ARRAY[g.job_id])

@@ -20,9 +20,9 @@ live AS (
     UPDATE ratchet.scheduler_job_queue q
     SET edge_count = q.edge_count + c.edges
     FROM counted c
-    WHERE q.job_id = c.parent_id
+    WHERE q.job_id = ANY(ARRAY[c.parent_id])
 )
 UPDATE ratchet.scheduler_job j
 SET edge_count = j.edge_count + c.edges
 FROM counted c
-WHERE j.job_id = c.parent_id AND j.terminal_status IS NOT NULL
+WHERE j.job_id = ANY(ARRAY[c.parent_id]) AND j.terminal_status IS NOT NULL

@@ -7,7 +7,7 @@ cold AS (
     UPDATE ratchet.scheduler_job j
     SET open_parents = greatest(j.open_parents - g.decided, 0), blocked_by = greatest(j.blocked_by - g.satisfied, 0)
     FROM given g
-    WHERE j.job_id = g.child_id AND j.terminal_status IS NOT NULL
+    WHERE j.job_id = ANY(ARRAY[g.child_id]) AND j.terminal_status IS NOT NULL
 )
 UPDATE ratchet.scheduler_job_queue q
 SET open_parents = greatest(q.open_parents - g.decided, 0),
@@ -18,7 +18,7 @@ SET open_parents = greatest(q.open_parents - g.decided, 0),
     END,
     updated_at = :now::timestamptz
 FROM given g JOIN ratchet.scheduler_job_queue before ON before.job_id = g.child_id
-WHERE q.job_id = g.child_id
+WHERE q.job_id = ANY(ARRAY[g.child_id])
 RETURNING
     q.job_id,
     before.blocked_by > 0 AND q.blocked_by = 0 AS released,

@@ -25,7 +25,7 @@ cold AS (
         job_result = NULL,
         progress = g.progress
     FROM gone g
-    WHERE j.job_id = g.job_id
+    WHERE j.job_id = ANY(ARRAY[g.job_id])
 ),
 keys AS (
     DELETE FROM ratchet.scheduler_business_key_reservation r USING gone g

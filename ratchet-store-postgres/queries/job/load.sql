@@ -38,5 +38,5 @@ SELECT
         )::text
     END AS rare
 FROM ratchet.scheduler_job_queue q
-JOIN ratchet.scheduler_job j ON j.job_id = q.job_id
+JOIN ratchet.scheduler_job j ON j.job_id = ANY(ARRAY[q.job_id])
 WHERE q.job_id = ANY(ARRAY(SELECT unnest(:job_ids::uuid[]))) AND q.picked_by = :owner::text

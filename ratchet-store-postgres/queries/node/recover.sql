@@ -36,8 +36,8 @@ held AS MATERIALIZED (
 moved AS (
     UPDATE ratchet.scheduler_job_queue q
     SET picked_by = :owner::text, version = q.version + 1, updated_at = c.now
-    FROM held h CROSS JOIN clock c
-    WHERE q.job_id = h.job_id
+    FROM clock c
+    WHERE q.job_id = ANY(ARRAY(SELECT h.job_id FROM held h))
     RETURNING
         q.job_id, q.version, q.queue, q.job_type, q.priority, q.scheduled_time, q.picked_at, q.attempts,
         q.crash_count, q.max_retries, q.timeout_ms, q.business_key, q.edge_count, q.cancel_requested,

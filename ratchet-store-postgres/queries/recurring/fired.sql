@@ -8,4 +8,4 @@ WITH fire AS (
 UPDATE ratchet.scheduler_job j
 SET next_fire = :next_fire::timestamptz
 FROM fire f
-WHERE j.job_id = f.master_id
+WHERE j.job_id = ANY(ARRAY[f.master_id])

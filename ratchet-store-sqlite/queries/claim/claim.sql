@@ -29,4 +29,4 @@ SELECT
     )) AS rows
 FROM temp.chosen c CROSS JOIN ratchet.scheduler_job_queue q ON q.job_id = c.job_id
 UNION ALL
-SELECT 'found', '[[0]]'
+SELECT 'missed', '[[0]]'
