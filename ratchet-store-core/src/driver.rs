@@ -51,6 +51,17 @@ pub trait Connection: Send {
         values: &[Value<'_>],
     ) -> Result<Vec<Box<dyn Row>>, sqlx::Error>;
 
+    /// Likewise, but shows each row at once. A driver that can does so while the next ones are still on their way.
+    async fn each(
+        &mut self,
+        statement: &Statement,
+        values: &[Value<'_>],
+        show: &mut (dyn for<'r> FnMut(&'r dyn Row) + Send),
+    ) -> Result<(), sqlx::Error> {
+        self.fetch(statement, values).await?.iter().for_each(|row| show(row));
+        Ok(())
+    }
+
     /// Runs a statement; answers how many rows it changed, the last one if it is several.
     async fn execute(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<u64, sqlx::Error>;
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use futures::TryStreamExt as _;
 use ratchet_api::Timestamp;
 use ratchet_store_core::driver::{Connection, Driver, Problem, Rare, Row, Work};
 use ratchet_store_core::{Dialect, Statement, Value};
@@ -135,6 +136,23 @@ impl Connection for PgLink<'_> {
         let rows = query.fetch_all(self.connection()).await?;
         self.note_use(begun.elapsed());
         Ok(rows.into_iter().map(|row| Box::new(PgCells::new(row)) as Box<dyn Row>).collect())
+    }
+
+    async fn each(
+        &mut self,
+        statement: &Statement,
+        values: &[Value<'_>],
+        show: &mut (dyn for<'r> FnMut(&'r dyn Row) + Send),
+    ) -> Result<(), sqlx::Error> {
+        let query = self.query(statement, values).await?;
+        let begun = Instant::now();
+        let mut rows = query.fetch(self.connection());
+        while let Some(row) = rows.try_next().await? {
+            show(&PgCells::new(row));
+        }
+        drop(rows);
+        self.note_use(begun.elapsed());
+        Ok(())
     }
 
     async fn execute(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<u64, sqlx::Error> {

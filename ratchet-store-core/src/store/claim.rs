@@ -12,7 +12,7 @@ use super::SqlStore;
 use crate::driver::Row;
 use crate::store::commit::commit_all;
 use crate::store::hold::ids_of;
-use crate::store::row::{self, Cells, read_readable};
+use crate::store::row::{self, read_if_readable, read_readable};
 use crate::store::session::Session;
 
 /// How often a claim looks, if it found heads that other nodes were taking at that moment. Each time it looks as much
@@ -109,25 +109,34 @@ async fn claim_once(
     wanted: &[QueueLimit],
     spare: i64,
 ) -> StoreResult<(Vec<JobClaim>, i64)> {
+    let op = session.op();
+    let (mut claims, mut missed) = (Vec::new(), 0);
     let claim = session.sql().claim.bind();
-    let rows = claim
+    claim
         .arg("now", session.store().now())
         .arg("owner", request.owner.as_str())
         .arg("queues", wanted.iter().map(|part| part.queue.as_str()).collect::<Vec<_>>())
         .arg("limits", wanted.iter().map(|part| bounded(part.limit)).collect::<Vec<_>>())
         .arg("boost_ms", request.boost_interval.map_or(0, boost_millis))
         .arg("spare", spare)
-        .rows(session)
+        .each(session, |cells| {
+            match cells.must_opt(op, "missed")? {
+                Some(count) => missed = count,
+                None => claims.extend(read_if_readable(op, CLAIMED, cells, row::claim)),
+            }
+            Ok(())
+        })
         .await?;
-    let Some((summary, rows)) = rows.split_last() else { return Ok((Vec::new(), 0)) };
-    Ok((readable(session.op(), rows), Cells(summary).must(session.op(), "missed")?))
+    Ok((claims, missed))
 }
 
 /// Claims that can be read. A row that cannot is left with its new owner: it must not hide its neighbours, and
 /// nobody else can do better with it before it is mended.
 pub(crate) fn readable(op: &'static str, rows: &[Box<dyn Row>]) -> Vec<JobClaim> {
-    read_readable(op, "a claimed row", rows, row::claim)
+    read_readable(op, CLAIMED, rows, row::claim)
 }
+
+const CLAIMED: &str = "a claimed row";
 
 async fn owned(session: &mut Session<'_>, owner: &Owner) -> StoreResult<Vec<JobClaim>> {
     let owned = session.sql().owned.bind().arg("now", session.store().now());

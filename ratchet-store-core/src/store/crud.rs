@@ -65,30 +65,23 @@ async fn find(session: &mut Session<'_>, jobs: &[JobId]) -> StoreResult<Vec<Opti
 }
 
 async fn load(session: &mut Session<'_>, owner: &Owner, claims: &[JobClaim]) -> StoreResult<Vec<Loaded>> {
+    let op = session.op();
+    let mut places: Vec<(JobId, usize)> = claims.iter().map(|claim| claim.id).zip(0..).collect();
+    places.sort_unstable();
+    let mut loaded = vec![Loaded::Lost; claims.len()];
     let load = session.sql().load.bind();
-    let rows = load
-        .arg("owner", owner.as_str())
+    load.arg("owner", owner.as_str())
         .arg("job_ids", ids_of(claims.iter().map(|claim| &claim.id)))
-        .rows(session)
-        .await?;
-    let mut held = Vec::with_capacity(rows.len());
-    for row in &rows {
-        let cells = Cells(row);
-        let (id, fence): (JobId, Fence) =
-            (cells.must(session.op(), "job_id")?, cells.must(session.op(), "version")?);
-        held.push((id, fence, cells));
-    }
-    held.sort_unstable_by_key(|(id, ..)| *id);
-    let mut loaded = Vec::with_capacity(claims.len());
-    for claim in claims {
-        let found = held.binary_search_by_key(&claim.id, |(id, ..)| *id).ok().map(|place| &held[place]);
-        loaded.push(match found {
-            Some((_, fence, cells)) if *fence == claim.fence => {
-                loaded_row(session.op(), *cells, owner, claim)?
+        .each(session, |cells| {
+            let (job, fence): (JobId, Fence) = (cells.must(op, "job_id")?, cells.must(op, "version")?);
+            let first = places.partition_point(|(id, _)| *id < job);
+            let asked = places[first..].iter().take_while(|(id, _)| *id == job).map(|(_, place)| *place);
+            for place in asked.filter(|place| claims[*place].fence == fence) {
+                loaded[place] = loaded_row(op, cells, owner, &claims[place])?;
             }
-            _ => Loaded::Lost,
-        });
-    }
+            Ok(())
+        })
+        .await?;
     add_edges(session, &mut loaded).await?;
     Ok(loaded)
 }

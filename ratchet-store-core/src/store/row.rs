@@ -122,15 +122,21 @@ pub(crate) fn read_readable<T>(
     rows: &[Box<dyn Row>],
     read: impl Fn(Cells<'_>) -> Result<T, Problem>,
 ) -> Vec<T> {
-    let read = |row: &dyn Row| match read(Cells(row)) {
-        Ok(value) => Some(value),
-        Err(problem) => {
-            let job = Cells(row).get::<JobId>("job_id").ok().map(|id| id.to_string());
-            tracing::error!(op, job, %problem, "{what} cannot be read");
-            None
-        }
+    rows.iter().filter_map(|row| read_if_readable(op, what, Cells(row), &read)).collect()
+}
+
+/// Likewise, of one row.
+pub(crate) fn read_if_readable<T>(
+    op: &'static str,
+    what: &'static str,
+    cells: Cells<'_>,
+    read: impl Fn(Cells<'_>) -> Result<T, Problem>,
+) -> Option<T> {
+    let unreadable = |problem: &Problem| {
+        let job = cells.get::<JobId>("job_id").ok().map(|id| id.to_string());
+        tracing::error!(op, job, %problem, "{what} cannot be read");
     };
-    rows.iter().filter_map(|row| read(row)).collect()
+    read(cells).inspect_err(unreadable).ok()
 }
 
 /// A row of `vw_jobs`.

@@ -2,6 +2,7 @@
 
 use ratchet_api::{StoreError, StoreErrorKind, StoreResult};
 
+use super::row::Cells;
 use super::session::Session;
 use crate::driver::Row;
 use crate::value::{IntoValue, Values};
@@ -57,6 +58,25 @@ impl<'v> Bound<'v> {
         let values = self.values.bound(last, session.dialect())?;
         let rows = session.connection().fetch(last, &values).await;
         rows.map_err(|error| session.classify(error))
+    }
+
+    /// Runs it and reads each row as it comes, until one is in error.
+    pub(crate) async fn each(
+        self,
+        session: &mut Session<'_>,
+        mut read: impl FnMut(Cells<'_>) -> StoreResult<()> + Send,
+    ) -> StoreResult<()> {
+        let last = self.all_but_last(session).await?;
+        let values = self.values.bound(last, session.dialect())?;
+        let mut outcome = Ok(());
+        let mut show = |row: &dyn Row| {
+            if outcome.is_ok() {
+                outcome = read(Cells(row));
+            }
+        };
+        let shown = session.connection().each(last, &values, &mut show).await;
+        shown.map_err(|error| session.classify(error))?;
+        outcome
     }
 
     /// Runs it and reads the row that it gives whatever happens.

@@ -57,71 +57,72 @@ heads AS MATERIALIZED (
     ) b
     WHERE w.levels > 1
 ),
--- A row stays where it is for as long as this statement can see it, so its place finds it without an index. What others
--- hold is passed over. (`blocked_by < 1`: so that no plan takes the index of the heads for it.)
---
--- With spare ones: in their order, until the limit is reached.
-best AS MATERIALIZED (
-    SELECT l.tid
-    FROM wanted w
-    CROSS JOIN LATERAL (
-        SELECT q.ctid AS tid
-        FROM heads h
-        JOIN ratchet.scheduler_job_queue q ON q.ctid = h.tid
-        WHERE h.queue_place = w.place
-          AND q.status = 'PENDING' AND q.blocked_by < 1 AND q.scheduled_time <= (SELECT c.now FROM clock c)
-        ORDER BY h.boosted DESC, h.scheduled_time, h.job_id
-        LIMIT w.lim
-        FOR UPDATE OF q SKIP LOCKED
-    ) l
-    WHERE :spare::bigint > 0 AND w.levels > 1
-),
-claimed AS (
-    UPDATE ratchet.scheduler_job_queue q
-    SET status = 'RUNNING', picked_by = :owner::text, picked_at = (SELECT c.now FROM clock c),
-        version = q.version + 1, updated_at = (SELECT c.now FROM clock c)
-    WHERE q.ctid = ANY(
+-- The places of the jobs, locked. What others hold is passed over. A row stays where it is for as long as this statement
+-- can see it, so its place finds it without an index. (`blocked_by < 1`: so that no plan takes the index of the heads.)
+taken AS MATERIALIZED (
+    SELECT
         -- One level: its index is in order already.
         ARRAY(
             SELECT l.tid
             FROM wanted w
             CROSS JOIN LATERAL (
-                SELECT one.ctid AS tid
-                FROM ratchet.scheduler_job_queue one
-                WHERE one.queue = w.queue AND one.priority = w.level AND one.status = 'PENDING' AND one.blocked_by = 0
-                  AND one.scheduled_time <= (SELECT c.now FROM clock c)
-                ORDER BY one.scheduled_time, one.job_id
+                SELECT q.ctid AS tid
+                FROM ratchet.scheduler_job_queue q
+                WHERE q.queue = w.queue AND q.priority = w.level AND q.status = 'PENDING' AND q.blocked_by = 0
+                  AND q.scheduled_time <= (SELECT c.now FROM clock c)
+                ORDER BY q.scheduled_time, q.job_id
                 LIMIT w.lim
                 FOR UPDATE SKIP LOCKED
             ) l
             WHERE w.levels = 1
-        )
-        || ARRAY(SELECT b.tid FROM best b)
-        -- Without spare ones: all of them in one scan.
-        || ARRAY(
-            SELECT whole.ctid
-            FROM ratchet.scheduler_job_queue whole
-            WHERE :spare::bigint = 0 AND whole.ctid = ANY(ARRAY(SELECT h.tid FROM heads h))
-              AND whole.status = 'PENDING' AND whole.blocked_by < 1
-              AND whole.scheduled_time <= (SELECT c.now FROM clock c)
+        ) AS of_one_level,
+        -- Several without spare heads: all of them in one scan.
+        ARRAY(
+            SELECT q.ctid
+            FROM ratchet.scheduler_job_queue q
+            WHERE :spare::bigint = 0 AND q.ctid = ANY(ARRAY(SELECT h.tid FROM heads h))
+              AND q.status = 'PENDING' AND q.blocked_by < 1 AND q.scheduled_time <= (SELECT c.now FROM clock c)
             FOR UPDATE SKIP LOCKED
         )
-    )
-    RETURNING
-        q.job_id, q.version, q.queue, q.scheduled_time, q.picked_at, q.job_type, q.priority,
-        -- A null is cheaper to send and to read than a zero, and these mostly are zero.
-        nullif(q.attempts, 0) AS attempts, nullif(q.crash_count, 0) AS crash_count,
-        nullif(q.max_retries, 0) AS max_retries, q.timeout_ms, q.business_key, nullif(q.edge_count, 0) AS edge_count,
-        nullif(q.cancel_requested, false) AS cancel_requested, nullif(q.expires_at <= q.picked_at, false) AS expired
+        -- With spare ones: in their order, until the limit is reached.
+        || ARRAY(
+            SELECT l.tid
+            FROM wanted w
+            CROSS JOIN LATERAL (
+                SELECT q.ctid AS tid
+                FROM heads h
+                JOIN ratchet.scheduler_job_queue q ON q.ctid = h.tid
+                WHERE h.queue_place = w.place
+                  AND q.status = 'PENDING' AND q.blocked_by < 1 AND q.scheduled_time <= (SELECT c.now FROM clock c)
+                ORDER BY h.boosted DESC, h.scheduled_time, h.job_id
+                LIMIT w.lim
+                FOR UPDATE OF q SKIP LOCKED
+            ) l
+            WHERE :spare::bigint > 0 AND w.levels > 1
+        ) AS of_several
+),
+claimed AS (
+    UPDATE ratchet.scheduler_job_queue q
+    SET status = 'RUNNING', picked_by = :owner::text, picked_at = (SELECT c.now FROM clock c),
+        version = q.version + 1, updated_at = (SELECT c.now FROM clock c)
+    WHERE q.ctid = ANY((SELECT t.of_one_level || t.of_several FROM taken t)::tid[])
 )
-SELECT r.*, NULL::bigint AS missed FROM claimed r
-UNION ALL
--- One row more: how many of the heads others took first.
+-- The rows as they were before the update, which runs while they are on their way: nobody else can change them by now.
+-- A null is cheaper to send and to read than a zero, and most of these are zero.
 SELECT
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-    coalesce(sum(
-        least(w.lim, (SELECT count(*) FROM heads h WHERE h.queue_place = w.place))
-        - (SELECT count(*) FROM claimed r WHERE r.queue = w.queue)
-    ), 0)::bigint
-FROM wanted w
-WHERE w.levels > 1
+    NULL::bigint AS missed, q.job_id, q.version + 1 AS version, q.queue, q.scheduled_time,
+    (SELECT c.now FROM clock c) AS picked_at, q.job_type, q.priority, nullif(q.attempts, 0) AS attempts,
+    nullif(q.crash_count, 0) AS crash_count, nullif(q.max_retries, 0) AS max_retries, q.timeout_ms, q.business_key,
+    nullif(q.edge_count, 0) AS edge_count, nullif(q.cancel_requested, false) AS cancel_requested,
+    nullif(q.expires_at <= (SELECT c.now FROM clock c), false) AS expired
+FROM ratchet.scheduler_job_queue q
+WHERE q.ctid = ANY((SELECT t.of_one_level || t.of_several FROM taken t)::tid[])
+UNION ALL
+-- One row more: how many of several levels' heads others took first.
+SELECT
+    (
+        SELECT coalesce(sum(least(w.lim, (SELECT count(*) FROM heads h WHERE h.queue_place = w.place))), 0)
+        FROM wanted w
+    )::bigint - cardinality(t.of_several),
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM taken t

@@ -21,7 +21,7 @@ WHERE q.job_id = c.job_id;
 
 SELECT
     'job_id version queue job_type priority scheduled_time picked_at attempts crash_count max_retries timeout_ms
-     business_key edge_count cancel_requested expired' AS names,
+     business_key edge_count cancel_requested expired missed' AS names,
     json_group_array(json_array(
         hex(q.job_id), q.version, q.queue, q.job_type, q.priority, q.scheduled_time, q.picked_at, q.attempts,
         q.crash_count, q.max_retries, q.timeout_ms, q.business_key, q.edge_count, q.cancel_requested,
