@@ -17,7 +17,7 @@ SET open_parents = greatest(q.open_parents - g.decided, 0),
         ELSE q.scheduled_time
     END,
     updated_at = :now::timestamptz
-FROM given g JOIN ratchet.scheduler_job_queue before ON before.job_id = g.child_id
+FROM given g JOIN ratchet.scheduler_job_queue before ON before.job_id = ANY(ARRAY[g.child_id])
 WHERE q.job_id = ANY(ARRAY[g.child_id])
 RETURNING
     q.job_id,
