@@ -156,8 +156,7 @@ CREATE TABLE ratchet.scheduler_job_tag (
     -- The order in which a job's tags were given. Whoever inserts counts: AUTO_INCREMENT would need one more index.
     place  BIGINT NOT NULL,
     PRIMARY KEY (job_id, tag),
-    KEY idx_job_tag (tag, job_id),
-    FOREIGN KEY (job_id) REFERENCES ratchet.scheduler_job (job_id) ON DELETE CASCADE
+    KEY idx_job_tag (tag, job_id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE /*!80017 utf8mb4_0900_bin */ /*M!100600 utf8mb4_nopad_bin */;
 
 -- History. A row proves that the outcome of this fence was recorded.
@@ -219,8 +218,7 @@ CREATE TABLE ratchet.scheduler_batch (
     failed_items    BIGINT NOT NULL DEFAULT 0,
     closed          BOOLEAN NOT NULL,
     created_at      DATETIME(3) NOT NULL,
-    completed_at    DATETIME(3),
-    FOREIGN KEY (batch_id) REFERENCES ratchet.scheduler_job (job_id) ON DELETE CASCADE
+    completed_at    DATETIME(3)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE /*!80017 utf8mb4_0900_bin */ /*M!100600 utf8mb4_nopad_bin */;
 
 CREATE TABLE ratchet.scheduler_batch_metrics (

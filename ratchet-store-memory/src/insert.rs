@@ -211,6 +211,7 @@ impl State {
         self.executions.retain(|(job, _), _| *job != id);
         self.logs.retain(|(job, _), _| *job != id);
         self.alerts.retain(|alert| alert.job != id);
+        self.batches.remove(&BatchId::of(id));
         self.jobs.remove(&id)
     }
 }

@@ -2,7 +2,7 @@
 
 -- The cold row: what was asked for, and how it ended. Written twice in its life, so half of each page is left free for
 -- the second time: one call may end all the jobs of a page. For that to stay a heap-only update, no index mentions a
--- column that an end changes.
+-- column that an end changes. No foreign key leads here: it would be a trigger on every end.
 CREATE TABLE ratchet.scheduler_job (
     job_id                uuid PRIMARY KEY,
     job_type              varchar(16) NOT NULL,
@@ -134,7 +134,7 @@ CREATE TABLE ratchet.scheduler_idempotency_key (
 );
 
 CREATE TABLE ratchet.scheduler_job_tag (
-    job_id uuid NOT NULL REFERENCES ratchet.scheduler_job ON DELETE CASCADE,
+    job_id uuid NOT NULL,
     tag    varchar(64) COLLATE "C" NOT NULL,
     place  bigint GENERATED ALWAYS AS IDENTITY,
     PRIMARY KEY (job_id, tag)
@@ -190,7 +190,7 @@ CREATE TABLE ratchet.scheduler_workflow_condition (
 
 -- A batch is known by its parent job.
 CREATE TABLE ratchet.scheduler_batch (
-    batch_id        uuid PRIMARY KEY REFERENCES ratchet.scheduler_job ON DELETE CASCADE,
+    batch_id        uuid PRIMARY KEY,
     total_items     bigint NOT NULL,
     completed_items bigint NOT NULL DEFAULT 0,
     failed_items    bigint NOT NULL DEFAULT 0,

@@ -127,7 +127,7 @@ CREATE TABLE ratchet.scheduler_idempotency_key (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE ratchet.scheduler_job_tag (
-    job_id BLOB NOT NULL REFERENCES ratchet.scheduler_job ON DELETE CASCADE,
+    job_id BLOB NOT NULL,
     tag    TEXT NOT NULL,
     -- The order of a job's tags.
     place  INTEGER NOT NULL,
@@ -185,7 +185,7 @@ CREATE TABLE ratchet.scheduler_workflow_condition (
 
 -- A batch is known by its parent job.
 CREATE TABLE ratchet.scheduler_batch (
-    batch_id        BLOB NOT NULL PRIMARY KEY REFERENCES ratchet.scheduler_job ON DELETE CASCADE,
+    batch_id        BLOB NOT NULL PRIMARY KEY,
     total_items     INTEGER NOT NULL,
     completed_items INTEGER NOT NULL DEFAULT 0,
     failed_items    INTEGER NOT NULL DEFAULT 0,

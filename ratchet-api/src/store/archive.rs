@@ -33,7 +33,7 @@ pub trait ArchiveStore: Send + Sync + 'static {
     ///
     /// # Contract
     /// - `archive.moves`: a job is either live-or-ended in the jobs, or in the archive, never both and never neither;
-    ///   its history, logs, tags and edges go with it or away, its idempotency key stays used.
+    ///   its history, logs, tags, edges and batch go with it or away, its idempotency key stays used.
     /// - `archive.retention`: only ended jobs past the retention of their status, by the store's clock, at most `limit`.
     /// - `archive.batch`: a child stays as long as its batch is not complete.
     async fn archive(&self, retention: &Retention, limit: usize) -> StoreResult<u64>;

@@ -46,15 +46,17 @@ pub trait JobBulkStore: Send + Sync + 'static {
     ///   refuses it.
     async fn insert(&self, submissions: &[Submission]) -> StoreResult<Vec<Inserted>>;
 
-    /// Removes ended jobs with their history, logs, tags and edges; answers how many there were.
+    /// Removes ended jobs with their history, logs, tags, edges and batches; answers how many there were.
     ///
     /// # Contract
-    /// - `delete.ended`: only ended jobs are removed; live and unknown ones are left alone and not counted.
+    /// - `delete.ended`: only ended jobs are removed, with all that belongs to them; live and unknown ones are left alone and
+    ///   not counted.
     async fn delete(&self, jobs: &[JobId]) -> StoreResult<u64>;
 
     /// Removes up to `limit` dead letters that ended more than `retention` ago; answers how many.
     ///
     /// # Contract
-    /// - `purge_dlq.old_failures`: only FAILED jobs past their retention go, oldest first, at most `limit`.
+    /// - `purge_dlq.old_failures`: only FAILED jobs past their retention go, oldest first, at most `limit`, with all that
+    ///   belongs to them.
     async fn purge_dead_letters(&self, retention: Duration, limit: usize) -> StoreResult<u64>;
 }

@@ -1,4 +1,7 @@
 //! Old jobs, out of the way or gone.
+//!
+//! No foreign key ties anything to a job, because each would be a trigger on every end of one. So whoever removes jobs
+//! chooses and locks them first, and removes in a second statement, which sees all that was tied to them by then.
 
 use std::time::Duration;
 
@@ -10,21 +13,13 @@ use super::SqlStore;
 use crate::store::hold::ids_of;
 use crate::store::row::{Cells, Problem, payload, read_all};
 use crate::store::session::Session;
+use crate::store::statement::Bound;
 use crate::store::values::{retention_millis, row_limit};
 
 #[async_trait]
 impl ArchiveStore for SqlStore {
     async fn archive(&self, retention: &Retention, limit: usize) -> StoreResult<u64> {
-        self.write("archive", |session| {
-            Box::pin(async move {
-                let archive = session.sql().archive.bind().arg("now", session.store().now());
-                let archive = archive
-                    .arg("failed_ms", retention_millis(retention.failed))
-                    .arg("ended_ms", retention_millis(retention.ended));
-                archive.arg("lim", row_limit(limit)).run(session).await
-            })
-        })
-        .await
+        self.transaction("archive", |session| Box::pin(archive(session, retention, limit))).await
     }
 
     async fn archived(&self, filter: &ArchiveFilter, limit: usize) -> StoreResult<Vec<ArchivedJob>> {
@@ -43,9 +38,25 @@ impl ArchiveStore for SqlStore {
     }
 }
 
+/// Moves old jobs into the archive.
+async fn archive(session: &mut Session<'_>, retention: &Retention, limit: usize) -> StoreResult<u64> {
+    let now = session.store().now();
+    let choose = session.sql().choose_old.bind().arg("now", now);
+    let choose = choose
+        .arg("failed_ms", retention_millis(retention.failed))
+        .arg("ended_ms", retention_millis(retention.ended));
+    let old = chosen(session, choose.arg("lim", row_limit(limit))).await?;
+    if !old.is_empty() {
+        session.sql().archive.bind().arg("now", now).arg("job_ids", &old).run(session).await?;
+    }
+    remove(session, &old).await
+}
+
 /// Removes ended jobs.
 pub(crate) async fn delete(session: &mut Session<'_>, jobs: &[JobId]) -> StoreResult<u64> {
-    session.sql().delete.bind().arg("job_ids", ids_of(jobs)).run(session).await
+    let choose = session.sql().choose_ended.bind().arg("job_ids", ids_of(jobs));
+    let ended = chosen(session, choose).await?;
+    remove(session, &ended).await
 }
 
 /// Removes old dead letters.
@@ -54,9 +65,24 @@ pub(crate) async fn purge_dead_letters(
     retention: Duration,
     limit: usize,
 ) -> StoreResult<u64> {
-    let purge = session.sql().purge_dead_letters.bind().arg("now", session.store().now());
-    let purge = purge.arg("retention_ms", retention_millis(retention));
-    purge.arg("lim", row_limit(limit)).run(session).await
+    let choose = session.sql().choose_dead_letters.bind().arg("now", session.store().now());
+    let choose = choose.arg("retention_ms", retention_millis(retention));
+    let old = chosen(session, choose.arg("lim", row_limit(limit))).await?;
+    remove(session, &old).await
+}
+
+/// The jobs that a statement locks.
+async fn chosen(session: &mut Session<'_>, choose: Bound<'_>) -> StoreResult<Vec<JobId>> {
+    let rows = choose.rows(session).await?;
+    read_all(session.op(), &rows, |cells| cells.get("job_id"))
+}
+
+/// Removes jobs that are locked, with all that hangs on them.
+async fn remove(session: &mut Session<'_>, jobs: &[JobId]) -> StoreResult<u64> {
+    if jobs.is_empty() {
+        return Ok(0);
+    }
+    session.sql().remove.bind().arg("job_ids", jobs).run(session).await
 }
 
 async fn archived(

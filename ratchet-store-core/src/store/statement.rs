@@ -239,11 +239,13 @@ statements! {
     queue_health: "query/queue_health.sql";
     dead_letters: "query/dead_letters.sql";
 
+    choose_old: "archive/choose_old.sql";
+    choose_dead_letters: "archive/choose_dead_letters.sql";
+    choose_ended: "archive/choose_ended.sql";
     archive: "archive/archive.sql";
+    remove: "archive/remove.sql";
     archived: "archive/list.sql";
     purge_archive: "archive/purge.sql";
-    delete: "archive/delete.sql";
-    purge_dead_letters: "archive/purge_dead_letters.sql";
 
     make_schedule: "recurring/make.sql";
     update_schedule: "recurring/update.sql";

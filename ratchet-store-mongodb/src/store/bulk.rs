@@ -132,6 +132,7 @@ impl crate::unit::Unit<'_> {
         self.delete_many(&c.executions, doc! { "_id.job": { "$in": &ids } }).await?;
         self.delete_many(&c.logs, doc! { "job": { "$in": &ids } }).await?;
         self.delete_many(&c.alerts, doc! { "job": { "$in": &ids } }).await?;
+        self.delete_many(&c.batches, doc! { "_id": { "$in": &ids } }).await?;
         self.delete_many(
             &c.jobs,
             doc! { "_id": { "$in": jobs.iter().map(|id| uuid(*id)).collect::<Vec<_>>() } },

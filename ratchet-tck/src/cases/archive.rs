@@ -31,6 +31,8 @@ cases! { "archive";
     the_archive_forgets_after_its_retention: ["archive.purge"] [];
     two_archivers_move_every_job_once: ["archive.moves"] [180];
     archiving_races_with_a_retry: ["archive.moves"] [];
+    a_batch_goes_with_its_parent: ["archive.moves", "delete.ended", "purge_dlq.old_failures"] [];
+    a_tag_that_comes_late_outlives_no_job: ["archive.moves", "delete.ended", "purge_dlq.old_failures", "tag.added"] [];
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -351,6 +353,68 @@ pub async fn archiving_races_with_a_retry(fx: Fixture) {
                 assert_eq!((found, in_archive, answers[1].1), (None, true, 1), "round {round}");
             }
         }
+    }
+}
+
+pub async fn a_batch_goes_with_its_parent(fx: Fixture) {
+    let (node, other) = (fx.node("a").await, fx.node("b").await);
+    for way in Way::ALL {
+        let (batch, children) = super::batch::store(&node, 2, true).await;
+        for child in children {
+            finish(&node, &node.take(child).await, succeeded(), vec![]).await;
+        }
+        finish(&node, &node.take(batch.parent()).await, dead("boom"), vec![]).await;
+        fx.advance(Duration::from_millis(1));
+        way.remove(&other, batch.parent()).await;
+        assert_eq!(node.find(batch.parent()).await, None, "{way:?}");
+        let found = node.store.find_batches(&[batch]).await.expect("find answers");
+        assert_eq!(found, [None], "{way:?}");
+        assert_eq!(node.store.batch_metrics(batch).await.expect("metrics answer"), None, "{way:?}");
+    }
+}
+
+pub async fn a_tag_that_comes_late_outlives_no_job(fx: Fixture) {
+    let (node, other) = (fx.node("a").await, fx.node("b").await);
+    let late = Tag::new("late").expect("the tag is valid");
+    for round in 0..15 {
+        let way = Way::ALL[round % Way::ALL.len()];
+        let id = dead_letter(&node).await;
+        fx.advance(Duration::from_millis(1));
+        fx.race(2, |i| {
+            let (node, other, late) = (node.clone(), other.clone(), late.clone());
+            async move {
+                match i {
+                    0 => u64::from(node.store.add_tags(id, &[late]).await.expect("tags answer")),
+                    _ => way.remove(&other, id).await,
+                }
+            }
+        })
+        .await;
+        let tagged = node.store.jobs_by_tag(&late, None, 10).await.expect("tags answer");
+        let expected = if node.find(id).await.is_some() { vec![id] } else { vec![] };
+        assert_eq!(tagged, expected, "{way:?} in round {round}");
+        way.remove(&node, id).await;
+    }
+}
+
+/// How a dead letter goes.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Archived,
+    Deleted,
+    Purged,
+}
+
+impl Way {
+    const ALL: [Self; 3] = [Self::Archived, Self::Deleted, Self::Purged];
+
+    async fn remove(self, peer: &Peer, id: JobId) -> u64 {
+        let removed = match self {
+            Self::Archived => peer.store.archive(&AT_ONCE, 10).await,
+            Self::Deleted => peer.store.delete(&[id]).await,
+            Self::Purged => peer.store.purge_dead_letters(Duration::ZERO, 10).await,
+        };
+        removed.expect("an answer")
     }
 }
 

@@ -46,11 +46,11 @@ impl JobBulkStore for SqlStore {
     }
 
     async fn delete(&self, jobs: &[JobId]) -> StoreResult<u64> {
-        self.write("delete", |session| Box::pin(crate::store::archive::delete(session, jobs))).await
+        self.transaction("delete", |session| Box::pin(crate::store::archive::delete(session, jobs))).await
     }
 
     async fn purge_dead_letters(&self, retention: Duration, limit: usize) -> StoreResult<u64> {
-        self.write("purge_dead_letters", |session| {
+        self.transaction("purge_dead_letters", |session| {
             Box::pin(crate::store::archive::purge_dead_letters(session, retention, limit))
         })
         .await
