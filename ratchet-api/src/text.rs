@@ -1,7 +1,7 @@
 //! Text that crosses the store boundary: checked once, when it is made.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -208,7 +208,9 @@ names! {
 
 impl Default for QueueName {
     fn default() -> Self {
-        Self("default".into())
+        // Most jobs have it, so it is made once.
+        static DEFAULT: LazyLock<QueueName> = LazyLock::new(|| QueueName("default".into()));
+        DEFAULT.clone()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The life of jobs through the store without an engine, beside the same work by hand.
 //!
-//! Store and probe take turns round by round, each in tables and on connections of its own, so that whatever else the
-//! machine does meets both alike. A ratio is the median of the rounds' ratios.
+//! Store and probe take turns in many short rounds, now the one first, now the other, each in tables and on connections of
+//! its own, so that whatever else the machine does meets both alike. A ratio is the median of the rounds' ratios.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +20,10 @@ use crate::usage::Usage;
 
 /// The batches and connections at which the store must reach its share of the probe.
 const CHECKED: (usize, [usize; 2]) = (500, [1, 2]);
+
+/// A store that is this much faster than the probe tells of the probe alone: its statements do nothing against bad plans,
+/// and PostgreSQL makes one at times.
+const BELIEVABLE: f64 = 1.25;
 
 /// A part of the work, and more detail.
 #[derive(Debug, Args)]
@@ -53,7 +57,7 @@ struct Sizes {
     rounds: usize,
 }
 
-const FULL: Sizes = Sizes { batches: &[(1, 400), (50, 5_000), (500, 20_000)], lanes: &[1, 2, 4], rounds: 5 };
+const FULL: Sizes = Sizes { batches: &[(1, 100), (50, 2_000), (500, 5_000)], lanes: &[1, 2, 4], rounds: 21 };
 const QUICK: Sizes = Sizes { batches: &[(1, 50), (50, 500), (500, 2_000)], lanes: &[1, 2], rounds: 1 };
 
 /// How outcomes and claims go to the store.
@@ -167,14 +171,18 @@ impl Work<'_> {
             let (mut stores, mut probes) = (Vec::new(), Vec::new());
             // The first round warms up: plans, caches, pages.
             for at in 0..=rounds {
-                let store = self.round(&mut through, mode).await?;
-                let probe = match &mut by_hand {
-                    Some(lanes) => Some(self.round(lanes, mode).await?),
-                    None => None,
-                };
-                if at > 0 {
-                    stores.push(store);
-                    probes.extend(probe);
+                let store_first = at % 2 == 0;
+                if store_first {
+                    stores.push(self.round(&mut through, mode).await?);
+                }
+                if let Some(by_hand) = &mut by_hand {
+                    probes.push(self.round(by_hand, mode).await?);
+                }
+                if !store_first {
+                    stores.push(self.round(&mut through, mode).await?);
+                }
+                if at == 0 {
+                    (stores, probes) = Default::default();
                 }
             }
             let has_probe = !probes.is_empty();
@@ -422,6 +430,10 @@ fn check(report: &mut Report, figures: &[Figure], least: Option<f64>) {
             let (batch, lanes, ratio) = (figure.batch, figure.connections, ratios.cycle);
             let text = format!("batches of {batch} on {lanes}: {ratio:.2} of the probe (at least {least})");
             report.check(About::Speed, ratio >= least, text);
+            if ratio > BELIEVABLE {
+                let text = format!("batches of {batch} on {lanes}: the probe had a bad day, measure again");
+                report.check(About::Speed, false, text);
+            }
         }
     }
 }

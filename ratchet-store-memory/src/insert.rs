@@ -28,15 +28,16 @@ impl JobBulkStore for MemoryStore {
 
     async fn purge_dead_letters(&self, retention: Duration, limit: usize) -> StoreResult<u64> {
         Ok(self.transaction(|state, now| {
-            let mut old: Vec<_> = state
+            let is_old = |ending: &Ending| now.since(ending.terminated_at) > retention;
+            let old: Vec<_> = state
                 .jobs
                 .values()
                 .filter(|row| row.job.status == JobStatus::Failed)
-                .filter_map(|row| Some((row.job.ending.as_ref()?.terminated_at, row.job.spec.id)))
-                .filter(|(ended, _)| now.since(*ended) > retention)
+                .filter(|row| row.job.ending.as_ref().is_some_and(is_old))
+                .map(|row| row.job.spec.id)
+                .take(limit)
                 .collect();
-            old.sort();
-            old.iter().take(limit).filter(|(_, id)| state.remove_ended(*id).is_some()).count() as u64
+            old.into_iter().filter(|id| state.remove_ended(*id).is_some()).count() as u64
         }))
     }
 }

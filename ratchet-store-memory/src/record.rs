@@ -117,11 +117,10 @@ impl DlqAlertStore for MemoryStore {
 impl ArchiveStore for MemoryStore {
     async fn archive(&self, retention: &Retention, limit: usize) -> StoreResult<u64> {
         Ok(self.transaction(|state, now| {
-            let mut old: Vec<_> =
-                state.jobs.values().filter_map(|row| state.archivable(row, retention, now)).collect();
-            old.sort();
+            let old = state.jobs.values().filter(|row| state.is_archivable(row, retention, now));
+            let old: Vec<_> = old.map(|row| row.job.spec.id).take(limit).collect();
             let mut archived = 0;
-            for (_, id) in old.into_iter().take(limit) {
+            for id in old {
                 if let Some(record) = state.remove_ended(id).and_then(|row| ArchivedJob::of(row.job, now)) {
                     state.archive.insert(id, record);
                     archived += 1;
@@ -195,12 +194,12 @@ impl State {
         Alerted { recorded: true, notify, count }
     }
 
-    /// When the job ended, if that is long enough ago.
-    fn archivable(&self, row: &Row, retention: &Retention, now: Timestamp) -> Option<(Timestamp, JobId)> {
-        let ended = row.job.ending.as_ref().filter(|_| row.job.status.is_terminal())?.terminated_at;
+    /// Whether the job ended long enough ago.
+    fn is_archivable(&self, row: &Row, retention: &Retention, now: Timestamp) -> bool {
         let keep = if row.job.status == JobStatus::Failed { retention.failed } else { retention.ended };
         let batch = row.job.spec.batch.and_then(|batch| self.batches.get(&batch));
         let counted_on = batch.is_some_and(|row| row.batch.completed_at.is_none());
-        (now.since(ended) > keep && !counted_on).then_some((ended, row.job.spec.id))
+        let ending = row.job.ending.as_ref().filter(|_| row.job.status.is_terminal());
+        ending.is_some_and(|ending| now.since(ending.terminated_at) > keep && !counted_on)
     }
 }

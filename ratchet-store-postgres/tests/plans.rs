@@ -25,6 +25,10 @@ const SUCCEED: &str = include_str!("../queries/commit/succeed.sql");
 const QUERY: &str = include_str!("../queries/query/jobs.sql");
 const OWNED: &str = include_str!("../queries/claim/owned.sql");
 const RECOVER: &str = include_str!("../queries/node/recover.sql");
+const CHOOSE_OLD: &str = include_str!("../queries/archive/choose_old.sql");
+const CHOOSE_DEAD_LETTERS: &str = include_str!("../queries/archive/choose_dead_letters.sql");
+const ARCHIVE: &str = include_str!("../queries/archive/archive.sql");
+const REMOVE: &str = include_str!("../queries/archive/remove.sql");
 
 const JOBS: usize = 20_000;
 const LIMIT: usize = 50;
@@ -159,6 +163,42 @@ async fn a_page_of_jobs_goes_down_the_primary_key() {
             });
             plan.expect_all(plan.scans("scheduler_job"), |scan| scan.index == "scheduler_job_pkey");
             plan.expect_all(plan.0.iter(), |step| step.rows <= LIMIT);
+        }
+        node.close().await;
+    }
+}
+
+/// A part of the work of the archive costs what it moves, not what there is to move.
+#[tokio::test]
+async fn old_jobs_are_chosen_from_the_head_of_the_primary_key_and_removed_by_key() {
+    const END: &str = "DELETE FROM scheduler_job_queue; \
+        UPDATE scheduler_job SET terminal_status = 'FAILED', terminated_at = created_at - interval '1 hour'";
+    for known in KNOWN {
+        let node = filled(known).await;
+        sqlx::raw_sql(END).execute(&mut node.session().await).await.expect("they end");
+        if known == Known::Everything {
+            look(&node).await;
+        }
+        let ids = sqlx::query_scalar("SELECT job_id::text FROM scheduler_job ORDER BY job_id LIMIT $1");
+        let ids: Vec<String> =
+            ids.bind(LIMIT as i64).fetch_all(&mut node.session().await).await.expect("there are jobs");
+        let (zero, limit) = (Some("0".to_owned()), Some(LIMIT.to_string()));
+        let values = Values::from([
+            ("now", None),
+            ("failed_ms", zero.clone()),
+            ("ended_ms", zero.clone()),
+            ("retention_ms", zero),
+            ("lim", limit),
+            ("job_ids", Some(array(ids))),
+        ]);
+        let texts = [CHOOSE_OLD, CHOOSE_DEAD_LETTERS, ARCHIVE, REMOVE];
+        for (mode, text) in MODES.into_iter().flat_map(|mode| texts.map(|text| (mode, text))) {
+            let plan = explain(&node, mode, text, &values).await;
+            plan.expect_all(plan.scans("scheduler_job"), |scan| {
+                scan.index == "scheduler_job_pkey" || scan.what == "Bitmap Heap Scan"
+            });
+            // The index still has the rows that were updated.
+            plan.expect_all(plan.0.iter(), |step| step.rows <= 2 * LIMIT);
         }
         node.close().await;
     }

@@ -29,12 +29,13 @@ pub struct ArchiveFilter {
 /// The archive.
 #[async_trait]
 pub trait ArchiveStore: Send + Sync + 'static {
-    /// Moves up to `limit` ended jobs past their retention into the archive, oldest first; answers how many.
+    /// Moves up to `limit` ended jobs past their retention into the archive; answers how many.
     ///
     /// # Contract
     /// - `archive.moves`: a job is either live-or-ended in the jobs, or in the archive, never both and never neither;
     ///   its history, logs, tags, edges and batch go with it or away, its idempotency key stays used.
-    /// - `archive.retention`: only ended jobs past the retention of their status, by the store's clock, at most `limit`.
+    /// - `archive.retention`: only ended jobs past the retention of their status, by the store's clock, at most `limit`, in
+    ///   whichever order costs the store least.
     /// - `archive.batch`: a child stays as long as its batch is not complete.
     async fn archive(&self, retention: &Retention, limit: usize) -> StoreResult<u64>;
 

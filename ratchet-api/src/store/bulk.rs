@@ -56,7 +56,7 @@ pub trait JobBulkStore: Send + Sync + 'static {
     /// Removes up to `limit` dead letters that ended more than `retention` ago; answers how many.
     ///
     /// # Contract
-    /// - `purge_dlq.old_failures`: only FAILED jobs past their retention go, oldest first, at most `limit`, with all that
-    ///   belongs to them.
+    /// - `purge_dlq.old_failures`: only FAILED jobs past their retention go, with all that belongs to them, at most `limit`,
+    ///   in whichever order costs the store least.
     async fn purge_dead_letters(&self, retention: Duration, limit: usize) -> StoreResult<u64>;
 }

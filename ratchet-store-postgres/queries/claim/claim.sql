@@ -1,7 +1,7 @@
 -- Takes the best due jobs of some queues, in no order. docs/stores/postgresql.md explains each step.
 WITH clock AS MATERIALIZED (
     SELECT t.now, t.now - least(:boost_ms::bigint, 1000000000000) * interval '1 millisecond' AS unboosted
-    FROM (SELECT coalesce(:now::timestamptz, date_trunc('milliseconds', statement_timestamp())) AS now) t
+    FROM (SELECT coalesce(:now::timestamptz, date_trunc('milliseconds', statement_timestamp()))::timestamptz(3) AS now) t
 ),
 -- The lock lets beats pass, and keeps a recoverer waiting until this claim can be seen.
 me AS MATERIALIZED (

@@ -2,7 +2,7 @@
 -- and those whose cancel was requested, are left alone. The ids come in order, so that two calls wait for each other in one
 -- direction only. The condition on the fence: see commit/settle.sql.
 WITH clock AS MATERIALIZED (
-    SELECT coalesce(:now::timestamptz, date_trunc('milliseconds', statement_timestamp())) AS now
+    SELECT coalesce(:now::timestamptz, date_trunc('milliseconds', statement_timestamp()))::timestamptz(3) AS now
 ),
 ended AS (
     DELETE FROM ratchet.scheduler_job_queue q
@@ -67,4 +67,7 @@ permits AS (
     DELETE FROM ratchet.scheduler_resource_permit p USING ended e
     WHERE p.job_id = ANY(ARRAY[e.job_id]) AND EXISTS (SELECT FROM ratchet.scheduler_resource_permit)
 )
-SELECT array_agg(e.job_id) AS job_ids FROM ended e
+-- Null if all of them were recorded.
+SELECT CASE
+    WHEN (SELECT count(*) FROM ended) < cardinality(:job_ids::uuid[]) THEN ARRAY(SELECT e.job_id FROM ended e)
+END AS job_ids

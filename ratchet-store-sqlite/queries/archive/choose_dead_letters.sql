@@ -1,4 +1,4 @@
--- The oldest dead letters.
+-- Old dead letters, those that ended first.
 SELECT j.job_id
 FROM ratchet.scheduler_job j
 WHERE j.terminal_status = 'FAILED'

@@ -112,14 +112,15 @@ async fn commit_plain(
     owner: &Owner,
     outcomes: &[Placed<'_>],
 ) -> StoreResult<Vec<(usize, Verdict)>> {
-    let recorded = match Successes::of(outcomes.iter().map(|(_, outcome)| *outcome)) {
-        Some(successes) => successes.record(session, owner).await?,
-        None => {
-            let mut settlement = Settlement::default();
-            outcomes.iter().for_each(|(_, outcome)| settlement.push(outcome));
-            settlement.record(session, owner, None, false).await?
-        }
-    };
+    if let Some(successes) = Successes::of(outcomes.iter().map(|(_, outcome)| *outcome)) {
+        let recorded = successes.record(session, owner).await?;
+        let is_recorded = |id| recorded.as_ref().is_none_or(|recorded| recorded.contains(id));
+        let recorded = outcomes.iter().filter(|(_, outcome)| is_recorded(&outcome.id));
+        return Ok(recorded.map(|(place, _)| (*place, Verdict::Recorded(Recorded::default()))).collect());
+    }
+    let mut settlement = Settlement::default();
+    outcomes.iter().for_each(|(_, outcome)| settlement.push(outcome));
+    let recorded = settlement.record(session, owner, None, false).await?;
     let verdict = |(place, outcome): &Placed<'_>| {
         let mut led_to = Recorded::default();
         led_to.next_due = *recorded.get(&outcome.id)?;

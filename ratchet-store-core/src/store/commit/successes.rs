@@ -1,8 +1,8 @@
 //! A call that records nothing but successes, the usual one: it needs fewer columns than others.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
-use ratchet_api::{End, JobId, Outcome, Owner, StoreResult, Timestamp};
+use ratchet_api::{End, JobId, Outcome, Owner, StoreResult};
 
 use super::settlement::{ran_millis, run_millis};
 use crate::store::row::Cells;
@@ -39,12 +39,12 @@ impl<'a> Successes<'a> {
         Some(columns)
     }
 
-    /// Runs the statement; answers which were recorded, none of which is due again.
+    /// Runs the statement; answers which were recorded, or `None` if all of them were. None is due again.
     pub(crate) async fn record(
         &self,
         session: &mut Session<'_>,
         owner: &Owner,
-    ) -> StoreResult<HashMap<JobId, Option<Timestamp>>> {
+    ) -> StoreResult<Option<HashSet<JobId>>> {
         let succeed = session.sql().succeed.bind();
         let row = succeed
             .arg("now", session.store().now())
@@ -57,6 +57,6 @@ impl<'a> Successes<'a> {
             .row(session)
             .await?;
         let recorded: Option<Vec<JobId>> = Cells(&row).must_opt(session.op(), "job_ids")?;
-        Ok(recorded.into_iter().flatten().map(|id| (id, None)).collect())
+        Ok(recorded.map(|ids| ids.into_iter().collect()))
     }
 }
