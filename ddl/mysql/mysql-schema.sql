@@ -366,4 +366,4 @@ LEFT JOIN ratchet.scheduler_job_queue q ON q.job_id = j.job_id;
 
 -- Recorded as the migrator would have done. `cargo xtask fix` keeps the checksums.
 INSERT INTO ratchet.ratchet_schema_version (version, applied_at, description, checksum)
-VALUES ('001', UTC_TIMESTAMP(3), 'baseline', '5ad788e536e73fb71b3b1d1077353796c28112fca255134541c5baf1c73120ad');
+VALUES ('001', UTC_TIMESTAMP(3), 'baseline', '9fce11e3d2d9189e0fa7046baf870c5ea3c26993e229de2856702eb9fcdc96c1');

@@ -344,4 +344,4 @@ LEFT JOIN ratchet.scheduler_job_queue q ON q.job_id = j.job_id;
 
 -- Recorded as the migrator would have done. `cargo xtask fix` keeps the checksums.
 INSERT INTO ratchet.ratchet_schema_version (version, applied_at, description, checksum)
-VALUES ('001', date_trunc('milliseconds', clock_timestamp()), 'baseline', 'd2e5990a4ba5eb5ca2dbacea9d2b51515f5f4ac40b8b05da1dfb31f590777a7b');
+VALUES ('001', date_trunc('milliseconds', clock_timestamp()), 'baseline', '35fe069360c855767af649d80c01a09e866278e9a2a8027475e9b79d2a3a983e');

@@ -342,4 +342,4 @@ LEFT JOIN ratchet.scheduler_job_queue q ON q.job_id = j.job_id;
 
 -- Recorded as the migrator would have done. `cargo xtask fix` keeps the checksums.
 INSERT INTO ratchet.ratchet_schema_version (version, applied_at, description, checksum)
-VALUES ('001', CAST(round(unixepoch('subsec') * 1000) AS INTEGER), 'baseline', '3104198ab2b70c19c8fb0691887ec2e9cd6c4d2d1b207f30fa55e25ad663d400');
+VALUES ('001', CAST(round(unixepoch('subsec') * 1000) AS INTEGER), 'baseline', '20b69e62bb248f8a8d19cab8aec39f62bd4a7cbab2f8deb906916b39c8d6cd82');
