@@ -354,6 +354,8 @@ pub struct BeatReply {
     pub dead: Vec<Owner>,
     /// Jobs of this owner that were asked to be cancelled.
     pub cancel_requested: Vec<JobId>,
+    /// Whether this owner holds any job.
+    pub holds_jobs: bool,
     /// Whether some unpaused queue has a job that is due.
     pub due_work: bool,
     /// When the earliest job that is not due yet becomes due.
@@ -370,6 +372,7 @@ impl BeatReply {
             db_now,
             dead: Vec::new(),
             cancel_requested: Vec::new(),
+            holds_jobs: false,
             due_work: false,
             next_due: None,
             next_fire: None,

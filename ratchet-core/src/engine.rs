@@ -1,6 +1,7 @@
 //! What the parts of a running node share: what outlives a lost lease, and what does not.
 
 use std::ops::Deref;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -82,6 +83,8 @@ pub(crate) struct Engine {
     pub(crate) permits: Coalescer<PermitRequest, Permit>,
     /// Who is dead and holds jobs that this node may take over.
     pub(crate) dead: watch::Sender<Vec<Owner>>,
+    /// Whether this node may hold jobs, as far as the last beat knew.
+    pub(crate) may_hold: AtomicBool,
     /// Held by whoever takes jobs over or looks which are this node's; whether a takeover's reply was lost.
     pub(crate) takeover: tokio::sync::Mutex<bool>,
     /// The lives of this node before this one.
@@ -174,6 +177,7 @@ impl Engine {
                 store.acquire(&owner, &requests).await
             }),
             dead: watch::Sender::default(),
+            may_hold: AtomicBool::new(true),
             takeover: tokio::sync::Mutex::default(),
             node,
             owner,

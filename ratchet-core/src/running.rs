@@ -60,6 +60,11 @@ impl RunningJobs {
         }
     }
 
+    /// Whether no attempt is under way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries().is_empty()
+    }
+
     /// Every attempt.
     pub(crate) fn all(&self) -> Vec<(JobId, Fence)> {
         self.entries().iter().map(|(job, entry)| (*job, entry.fence)).collect()

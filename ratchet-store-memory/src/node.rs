@@ -80,7 +80,9 @@ impl State {
         node.slots = beat.slots;
 
         let mut reply = BeatReply::accepted(now);
-        reply.dead = self.working_owners().into_iter().filter(|owner| !self.is_alive(owner, now)).collect();
+        let working = self.working_owners();
+        reply.holds_jobs = working.contains(&beat.owner);
+        reply.dead = working.into_iter().filter(|owner| !self.is_alive(owner, now)).collect();
         reply.cancel_requested = self
             .jobs
             .values()

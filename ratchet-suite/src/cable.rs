@@ -34,6 +34,7 @@ pub(crate) struct Line {
     disowned: AtomicBool,
     takeovers_lost: AtomicBool,
     beats: AtomicUsize,
+    owned: AtomicUsize,
     takeovers: Mutex<Vec<Takeover>>,
     outcomes: Mutex<Vec<Owner>>,
 }
@@ -77,6 +78,11 @@ impl Line {
     /// How many beats were accepted so far.
     pub(crate) fn beats(&self) -> usize {
         self.beats.load(Ordering::SeqCst)
+    }
+
+    /// How often a node asked what it owns.
+    pub(crate) fn owned(&self) -> usize {
+        self.owned.load(Ordering::SeqCst)
     }
 
     /// Waits until so many more beats were accepted.
@@ -174,6 +180,7 @@ impl JobClaimStore for Cable<dyn JobStore> {
     }
     async fn owned(&self, owner: &Owner) -> StoreResult<Vec<JobClaim>> {
         self.line.pass()?;
+        self.line.owned.fetch_add(1, Ordering::SeqCst);
         let owned = self.inner.owned(owner).await?;
         Ok(if self.line.disowned.load(Ordering::SeqCst) { Vec::new() } else { owned })
     }

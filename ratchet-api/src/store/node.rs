@@ -29,6 +29,7 @@ pub trait NodeStore: Send + Sync + 'static {
     /// - `beat.refused`: a node that never joined, has left or was reaped is refused and stays so.
     /// - `beat.dead`: every other owner whose lease has run out and who still holds jobs is listed.
     /// - `beat.cancels`: the owner's running jobs that were asked to be cancelled are listed.
+    /// - `beat.holds`: `holds_jobs` tells whether the owner holds any job.
     /// - `beat.due`: `due_work` tells whether any unpaused queue has a job that could be claimed now, `next_due` when the
     ///   earliest other one becomes due, `next_fire` when the earliest active schedule fires; blocked, paused and
     ///   running jobs do not count.

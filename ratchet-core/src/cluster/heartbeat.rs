@@ -2,6 +2,7 @@
 //! keep it from doing so.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Instant;
 
@@ -130,6 +131,7 @@ impl Pulse {
         for job in &reply.cancel_requested {
             engine.running.stop(*job);
         }
+        engine.may_hold.store(reply.holds_jobs, Ordering::Relaxed);
         if reply.due_work && self.heard {
             engine.bell.notify_one();
         }

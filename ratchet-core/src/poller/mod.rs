@@ -7,6 +7,7 @@ pub use strategy::{AdaptivePolling, PollingMode};
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ratchet_api::spi::PollSignal;
@@ -88,7 +89,8 @@ impl Poller {
 
     /// Answers also what was asked for.
     async fn claim(&mut self) -> StoreResult<(Vec<QueueLimit>, Vec<JobClaim>)> {
-        if self.unsure || self.reconciled.elapsed() >= self.engine.options.node.lease {
+        let is_time = self.reconciled.elapsed() >= self.engine.options.node.lease;
+        if self.unsure || is_time && !is_idle(&self.engine) {
             reconcile(&self.engine, &self.coordinator).await?;
             (self.unsure, self.reconciled) = (false, Instant::now());
         }
@@ -98,6 +100,12 @@ impl Poller {
         let (request, claims) = claimed.inspect_err(|_| self.unsure = true)?;
         Ok((request.queues, claims))
     }
+}
+
+/// Whether node and store agree that there is nothing of this node's.
+fn is_idle(engine: &Engine) -> bool {
+    let takeover_lost = engine.takeover.try_lock().map_or(true, |lost| *lost);
+    !engine.may_hold.load(Ordering::Relaxed) && engine.running.is_empty() && !takeover_lost
 }
 
 /// As much as there is room for.

@@ -89,6 +89,7 @@ async fn renew(session: &mut Session<'_>, beat: &Beat) -> StoreResult<BeatReply>
     let dead: Vec<String> = cells.must(op, "dead")?;
     reply.dead = dead.into_iter().filter_map(|owner| Owner::try_from(owner).ok()).collect();
     reply.cancel_requested = cells.must(op, "cancel_requested")?;
+    reply.holds_jobs = cells.must(op, "holds_jobs")?;
     reply.due_work = cells.must(op, "due_work")?;
     reply.next_due = cells.must_opt(op, "next_due")?;
     reply.next_fire = cells.must_opt(op, "next_fire")?;

@@ -119,6 +119,7 @@ impl NodeStore for MongoStore {
 struct News {
     dead: Option<String>,
     cancel: Option<Uuid>,
+    holds: Option<Uuid>,
     due: Option<DateTime>,
     next_due: Option<DateTime>,
     next_fire: Option<DateTime>,
@@ -137,6 +138,11 @@ impl MongoStore {
             } },
             doc! { "$project": { "_id": 0, "cancel": "$_id" } },
         ]));
+        pipeline.push(union(vec![
+            doc! { "$match": { "status": "RUNNING", "queue.picked_by": owner.as_str() } },
+            doc! { "$limit": 1 },
+            doc! { "$project": { "_id": 0, "holds": "$_id" } },
+        ]));
         pipeline.push(union(self.first_open("due", present.reached("scheduled_time"))));
         pipeline.push(union(self.first_open("next_due", present.ahead("scheduled_time"))));
         pipeline.push(union(vec![
@@ -152,6 +158,7 @@ impl MongoStore {
                 reply.dead.push(Owner::try_from(dead).map_err(|error| StoreError::corrupt(OP, row, error))?);
             }
             reply.cancel_requested.extend(news.cancel.map(job_id));
+            reply.holds_jobs |= news.holds.is_some();
             reply.due_work |= news.due.is_some();
             reply.next_due = reply.next_due.or(news.next_due.map(instant));
             reply.next_fire = reply.next_fire.or(news.next_fire.map(instant));

@@ -61,6 +61,7 @@ SELECT
         WHERE q.status = 'RUNNING' AND q.picked_by = :owner::text AND q.cancel_requested
         ORDER BY q.job_id
     ) AS cancel_requested,
+    EXISTS (SELECT FROM owners o WHERE o.picked_by = :owner::text) AS holds_jobs,
     EXISTS (
         SELECT FROM heads h
         CROSS JOIN LATERAL (

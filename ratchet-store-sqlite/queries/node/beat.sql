@@ -55,6 +55,7 @@ SELECT
         SELECT json_group_array(lower(hex(q.job_id)) ORDER BY q.job_id) FROM ratchet.scheduler_job_queue q
         WHERE q.status = 'RUNNING' AND q.picked_by = :owner AND q.cancel_requested
     ) AS cancel_requested,
+    EXISTS (SELECT 1 FROM owners o WHERE o.picked_by = :owner) AS holds_jobs,
     EXISTS (
         SELECT 1 FROM heads h
         WHERE EXISTS (

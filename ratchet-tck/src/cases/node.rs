@@ -30,6 +30,7 @@ cases! { "node";
     dead_owners_that_hold_jobs_are_named: ["beat.dead"] [135];
     an_owner_is_dead_from_the_millisecond_its_lease_ends: ["beat.dead"] [];
     cancelled_jobs_of_the_owner_are_named: ["beat.cancels"] [];
+    a_node_is_told_whether_it_holds_jobs: ["beat.holds"] [];
     due_work_is_what_could_be_claimed_now: ["beat.due"] [];
     next_due_is_the_earliest_job_that_is_not_due_yet: ["beat.due"] [];
     next_fire_is_the_earliest_active_schedule: ["beat.due"] [149];
@@ -266,6 +267,21 @@ pub async fn cancelled_jobs_of_the_owner_are_named(fx: Fixture) {
 
     node.commit(Outcome::new(stopped.id, stopped.fence, End::Succeeded { result: None })).await;
     assert_eq!(told(&node).await.cancel_requested, [too.id], "a settled one is not named");
+}
+
+pub async fn a_node_is_told_whether_it_holds_jobs(fx: Fixture) {
+    let (node, other) = (fx.node("node").await, fx.node("other").await);
+    let done = || End::Succeeded { result: None };
+    let holds = async || (told(&node).await.holds_jobs, told(&other).await.holds_jobs);
+    node.insert(job()).await;
+    assert_eq!(holds().await, (false, false), "it waits");
+    let claims = [node.claim_one().await, node.running(job()).await];
+    assert_eq!(holds().await, (true, false));
+    node.store.cancel(&[claims[0].id.into()], &text("stop")).await.expect("cancel answers");
+    node.end(&claims[1], done()).await;
+    assert_eq!(holds().await, (true, false), "one is left, though it is to stop");
+    node.commit(Outcome::new(claims[0].id, claims[0].fence, done())).await;
+    assert_eq!(holds().await, (false, false));
 }
 
 pub async fn due_work_is_what_could_be_claimed_now(fx: Fixture) {

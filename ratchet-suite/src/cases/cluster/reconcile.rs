@@ -11,6 +11,7 @@ use crate::cable::Line;
 crate::cases! {
     a_claim_of_which_nobody_heard_is_run_within_a_lease;
     what_a_node_runs_and_does_not_own_is_stopped;
+    a_node_that_holds_nothing_does_not_ask_what_it_holds;
 }
 
 /// More beats than there are in two leases.
@@ -29,6 +30,18 @@ async fn a_claim_of_which_nobody_heard_is_run_within_a_lease(fx: Fixture) {
     let job = now(&job).await;
     assert_eq!((job.status, job.attempts, job.crash_count), (JobStatus::Succeeded, 0, 0));
     assert_eq!(worker.runs(), 1);
+    node.stop().await;
+}
+
+async fn a_node_that_holds_nothing_does_not_ask_what_it_holds(fx: Fixture) {
+    let (worker, line) = (Worker::quick(), Arc::<Line>::default());
+    let node = node(&fx, "only", &worker, &line).await;
+    node.enqueue(Worker::job().work()).submit().await.expect("stored").result().await.expect("it runs");
+    // The one under way may have seen the job, the next has not, and by the one after it the node has heard that.
+    line.more_beats(3).await;
+    let asked = line.owned();
+    line.more_beats(TWO_LEASES).await;
+    assert_eq!(line.owned(), asked);
     node.stop().await;
 }
 
