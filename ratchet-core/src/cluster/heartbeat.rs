@@ -124,15 +124,16 @@ impl Pulse {
         }
     }
 
-    /// Stops bodies whose jobs were cancelled elsewhere, looks for work whose wakeup was lost, and has the jobs of the dead
-    /// taken over.
+    /// Stops bodies whose jobs were cancelled elsewhere, looks for work whose wakeup was lost and for jobs that this node holds
+    /// and does not know of, and has the jobs of the dead taken over.
     fn hear(&mut self, reply: &BeatReply) {
         let engine = &self.engine;
         for job in &reply.cancel_requested {
             engine.running.stop(*job);
         }
         engine.may_hold.store(reply.holds_jobs, Ordering::Relaxed);
-        if reply.due_work && self.heard {
+        let knows_of_none = reply.holds_jobs && engine.running.is_empty();
+        if (reply.due_work || knows_of_none) && self.heard {
             engine.bell.notify_one();
         }
         self.heard = true;

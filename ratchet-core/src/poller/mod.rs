@@ -43,8 +43,11 @@ impl Poller {
     pub(crate) async fn run(mut self) {
         let engine = Arc::clone(&self.engine);
         while engine.takes_work() {
-            // At least once in a lease, to see what is this node's.
-            let delay = self.look().await.min(engine.options.node.lease);
+            let mut delay = self.look().await;
+            if !is_idle(&engine) {
+                // At least once in a lease, to see what is this node's.
+                delay = delay.min(engine.options.node.lease);
+            }
             tokio::select! {
                 () = engine.over() => return,
                 () = self.rest(delay) => {}
