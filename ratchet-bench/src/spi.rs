@@ -172,14 +172,12 @@ impl Work<'_> {
             // The first round warms up: plans, caches, pages.
             for at in 0..=rounds {
                 let store_first = at % 2 == 0;
-                if store_first {
-                    stores.push(self.round(&mut through, mode).await?);
-                }
-                if let Some(by_hand) = &mut by_hand {
-                    probes.push(self.round(by_hand, mode).await?);
-                }
-                if !store_first {
-                    stores.push(self.round(&mut through, mode).await?);
+                for is_store in [store_first, !store_first] {
+                    if is_store {
+                        stores.push(self.round(&mut through, mode).await?);
+                    } else if let Some(by_hand) = &mut by_hand {
+                        probes.push(self.round(by_hand, mode).await?);
+                    }
                 }
                 if at == 0 {
                     (stores, probes) = Default::default();

@@ -13,7 +13,6 @@ use super::SqlStore;
 use crate::store::hold::ids_of;
 use crate::store::row::{Cells, Problem, payload, read_all};
 use crate::store::session::Session;
-use crate::store::statement::Bound;
 use crate::store::values::{retention_millis, row_limit};
 
 #[async_trait]
@@ -45,7 +44,7 @@ async fn archive(session: &mut Session<'_>, retention: &Retention, limit: usize)
     let choose = choose
         .arg("failed_ms", retention_millis(retention.failed))
         .arg("ended_ms", retention_millis(retention.ended));
-    let old = chosen(session, choose.arg("lim", row_limit(limit))).await?;
+    let old = choose.arg("lim", row_limit(limit)).jobs(session).await?;
     if !old.is_empty() {
         session.sql().archive.bind().arg("now", now).arg("job_ids", &old).run(session).await?;
     }
@@ -54,8 +53,7 @@ async fn archive(session: &mut Session<'_>, retention: &Retention, limit: usize)
 
 /// Removes ended jobs.
 pub(crate) async fn delete(session: &mut Session<'_>, jobs: &[JobId]) -> StoreResult<u64> {
-    let choose = session.sql().choose_ended.bind().arg("job_ids", ids_of(jobs));
-    let ended = chosen(session, choose).await?;
+    let ended = session.sql().choose_ended.bind().arg("job_ids", ids_of(jobs)).jobs(session).await?;
     remove(session, &ended).await
 }
 
@@ -67,14 +65,8 @@ pub(crate) async fn purge_dead_letters(
 ) -> StoreResult<u64> {
     let choose = session.sql().choose_dead_letters.bind().arg("now", session.store().now());
     let choose = choose.arg("retention_ms", retention_millis(retention));
-    let old = chosen(session, choose.arg("lim", row_limit(limit))).await?;
+    let old = choose.arg("lim", row_limit(limit)).jobs(session).await?;
     remove(session, &old).await
-}
-
-/// The jobs that a statement locks.
-async fn chosen(session: &mut Session<'_>, choose: Bound<'_>) -> StoreResult<Vec<JobId>> {
-    let rows = choose.rows(session).await?;
-    read_all(session.op(), &rows, |cells| cells.get("job_id"))
 }
 
 /// Removes jobs that are locked, with all that hangs on them.

@@ -83,8 +83,7 @@ impl TagStore for SqlStore {
         self.read("jobs_by_tag", |session| {
             Box::pin(async move {
                 let find = session.sql().jobs_by_tag.bind().arg("tag", tag.as_str());
-                let find = find.arg("after", after).arg("lim", row_limit(limit));
-                read_all(session.op(), &find.rows(session).await?, |cells| cells.get("job_id"))
+                find.arg("after", after).arg("lim", row_limit(limit)).jobs(session).await
             })
         })
         .await

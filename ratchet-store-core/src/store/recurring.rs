@@ -135,16 +135,15 @@ async fn cancel_matching(
     reason: &Sanitized,
 ) -> StoreResult<Vec<JobId>> {
     let cancel = session.sql().cancel_matching.bind();
-    let rows = cancel
+    cancel
         .arg("now", session.store().now())
         .arg("reason", reason.as_str())
         .arg("business_key", matching.key.map(|key| key.as_str()))
         .arg("tag", matching.tag.map(|tag| tag.as_str()))
         .arg("keep", matching.keep.iter().map(|key| key.as_str()).collect::<Vec<_>>())
         .arg("older_than_ms", matching.older_than.map(retention_millis))
-        .rows(session)
-        .await?;
-    read_all(session.op(), &rows, |cells| cells.get("job_id"))
+        .jobs(session)
+        .await
 }
 
 #[async_trait]

@@ -1,8 +1,8 @@
 //! Statements: one file each, compiled once for a dialect and a namespace, bound by name.
 
-use ratchet_api::{StoreError, StoreErrorKind, StoreResult};
+use ratchet_api::{JobId, StoreError, StoreErrorKind, StoreResult};
 
-use super::row::Cells;
+use super::row::{Cells, read_all};
 use super::session::Session;
 use crate::driver::Row;
 use crate::value::{IntoValue, Values};
@@ -77,6 +77,12 @@ impl<'v> Bound<'v> {
         let shown = session.connection().each(last, &values, &mut show).await;
         shown.map_err(|error| session.classify(error))?;
         outcome
+    }
+
+    /// Runs it and reads the job that each row names.
+    pub(crate) async fn jobs(self, session: &mut Session<'_>) -> StoreResult<Vec<JobId>> {
+        let rows = self.rows(session).await?;
+        read_all(session.op(), &rows, |cells| cells.get("job_id"))
     }
 
     /// Runs it and reads the row that it gives whatever happens.

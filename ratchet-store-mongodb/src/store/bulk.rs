@@ -7,7 +7,7 @@ use ratchet_api::store::JobBulkStore;
 use ratchet_api::{Inserted, JobId, Refusal, StoreResult, Submission};
 
 use crate::MongoStore;
-use crate::codec::{JobDoc, encode, job_id, uuid, uuids};
+use crate::codec::{JobDoc, encode, job_id, uuids};
 use crate::error::{During, duplicates};
 use crate::unit::in_unit;
 
@@ -133,10 +133,6 @@ impl crate::unit::Unit<'_> {
         self.delete_many(&c.logs, doc! { "job": { "$in": &ids } }).await?;
         self.delete_many(&c.alerts, doc! { "job": { "$in": &ids } }).await?;
         self.delete_many(&c.batches, doc! { "_id": { "$in": &ids } }).await?;
-        self.delete_many(
-            &c.jobs,
-            doc! { "_id": { "$in": jobs.iter().map(|id| uuid(*id)).collect::<Vec<_>>() } },
-        )
-        .await
+        self.delete_many(&c.jobs, doc! { "_id": { "$in": ids } }).await
     }
 }
