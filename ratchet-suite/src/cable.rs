@@ -54,7 +54,7 @@ impl Line {
         self.cut.store(cut, Ordering::SeqCst);
     }
 
-    /// The thread that beats stands still from now on, as if the process were frozen.
+    /// The thread that beats stands still from now on and no new work or life begins, as if the process were frozen.
     pub(crate) fn jam(&self, jammed: bool) {
         *self.jam.lock().expect("nobody panics") = jammed;
         self.cleared.notify_all();
@@ -109,6 +109,15 @@ impl Line {
         }
     }
 
+    /// A process that is frozen begins nothing.
+    fn begin(&self) -> StoreResult<()> {
+        self.pass()?;
+        match *self.jam.lock().expect("nobody panics") {
+            true => Err(StoreError::new(StoreErrorKind::Unavailable, "cable", "it is jammed")),
+            false => Ok(()),
+        }
+    }
+
     fn hear_outcomes(&self, owner: &Owner, outcomes: &[Outcome]) {
         self.outcomes.lock().expect("nobody panics").extend(outcomes.iter().map(|_| owner.clone()));
     }
@@ -122,7 +131,7 @@ impl<S: NodeStore + ?Sized> NodeStore for Cable<S> {
         Ok(Box::new(Cable { inner, line: Arc::clone(&self.line) }))
     }
     async fn join(&self, node: &NodeInfo, lease: Duration) -> StoreResult<()> {
-        self.line.pass()?;
+        self.line.begin()?;
         self.inner.join(node, lease).await
     }
     async fn beat(&self, beat: &Beat) -> StoreResult<BeatReply> {
@@ -174,7 +183,7 @@ impl JobTerminalStore for Cable<dyn JobStore> {
 #[async_trait]
 impl JobClaimStore for Cable<dyn JobStore> {
     async fn claim(&self, request: &ClaimRequest) -> StoreResult<Vec<JobClaim>> {
-        self.line.pass()?;
+        self.line.begin()?;
         let claims = self.inner.claim(request).await?;
         Ok(if self.line.mute.load(Ordering::SeqCst) { Vec::new() } else { claims })
     }
@@ -192,6 +201,7 @@ impl JobClaimStore for Cable<dyn JobStore> {
     ) -> StoreResult<(Vec<Verdict>, Vec<JobClaim>)> {
         self.line.pass()?;
         self.line.hear_outcomes(owner, outcomes);
+        self.line.begin()?;
         self.inner.commit_and_claim(owner, outcomes, request).await
     }
 }
