@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 
 use crate::{
-    servers::{self, Name},
+    servers::{self, Running},
     test::STORES,
 };
 
@@ -74,21 +74,16 @@ pub(crate) fn run(command: &BenchCommand, workspace: &Path) -> Result<()> {
     let Some((_, needed)) = STORES.iter().find(|(store, _)| *store == options.store) else {
         bail!("there is no store {}; see `cargo xtask bench {name} --help`", options.store);
     };
-    let before = servers::running(workspace)?;
-    let outcome = start_and_run(name, options, needed, workspace);
-    let ours: Vec<Name> = needed.iter().copied().filter(|name| !before.contains(name)).collect();
-    let stopped = if ours.is_empty() { Ok(()) } else { servers::down(workspace, &ours, false) };
-    outcome.and(stopped)
+    // Durable: a figure without the cost of safety is no figure.
+    servers::during(workspace, needed, true, |running| measure(name, options, running, workspace))
 }
 
-/// Servers are durable here: a figure without the cost of safety is no figure.
-fn start_and_run(name: &str, options: &Options, needed: &[Name], workspace: &Path) -> Result<()> {
-    let running = if needed.is_empty() { Vec::new() } else { servers::up(workspace, needed, true)? };
+fn measure(name: &str, options: &Options, running: &[Running], workspace: &Path) -> Result<()> {
     let mut command = crate::cargo();
     command
         .args(["run", "--release", "--quiet", "--package", "ratchet-bench", "--", name])
         .args(["--store", &options.store])
-        .envs(running.iter().map(|server| (server.name.variable(), &server.url)))
+        .envs(running.iter().map(Running::variable))
         .current_dir(workspace);
     if options.quick {
         command.arg("--quick");

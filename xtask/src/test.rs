@@ -37,16 +37,8 @@ const DRIVERS: [&str; 2] = ["--features", "ratchet-cli/postgres,ratchet-cli/mong
 pub(crate) fn test(workspace: &Path, long: bool) -> Result<()> {
     let packages = members(workspace)?;
     let needed = servers_for(&packages);
-    let before = servers::running(workspace)?;
-    let outcome = if needed.is_empty() { Ok(Vec::new()) } else { servers::up(workspace, &needed, false) };
-    let result = outcome
-        .context("the tests cannot run without their servers")
-        .and_then(|running| run(workspace, &packages, &running, long));
-    // Also after a failure to start: some of them may be up.
-    let ours: Vec<Name> = needed.into_iter().filter(|name| !before.contains(name)).collect();
-    let stopped = if ours.is_empty() { Ok(()) } else { servers::down(workspace, &ours, false) };
-    let tally = result?;
-    stopped?;
+    let tally =
+        servers::during(workspace, &needed, false, |running| run(workspace, &packages, running, long))?;
     print!("\n{}{}", tally.output, tally.summary(&packages));
     match tally.failures(&packages) {
         failures if failures.is_empty() => Ok(()),
@@ -99,7 +91,7 @@ fn run(workspace: &Path, packages: &[String], running: &[Running], long: bool) -
         // One pipe for both: cargo's headings and the tests' results must stay in order.
         .stdout(writer.try_clone()?)
         .stderr(writer)
-        .envs(running.iter().map(|server| (server.name.variable(), &server.url)))
+        .envs(running.iter().map(Running::variable))
         .envs(long.then_some((LONG, "1")));
     let mut child = command.spawn().context("cannot run cargo test")?;
     // Holds the writing ends of the pipe: reading would never end.

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::{
-    servers::{self, Name},
+    servers::{self, Running},
     test::STORES,
 };
 
@@ -48,16 +48,11 @@ pub(crate) fn run(command: &TortureCommand, workspace: &Path) -> Result<()> {
         }
         _ => bail!("store {} cannot be tortured yet; postgres and sqlite can", command.store),
     };
-    let before = servers::running(workspace)?;
-    let outcome = start_and_run(command, needed, workspace);
-    let ours: Vec<Name> = needed.iter().copied().filter(|name| !before.contains(name)).collect();
-    let stopped = if ours.is_empty() { Ok(()) } else { servers::down(workspace, &ours, false) };
-    outcome.and(stopped)
+    // Durable: a restart must not lose what was promised.
+    servers::during(workspace, needed, true, |running| torture(command, running, workspace))
 }
 
-/// The server is durable: a restart must not lose what was promised.
-fn start_and_run(command: &TortureCommand, needed: &[Name], workspace: &Path) -> Result<()> {
-    let running = if needed.is_empty() { Vec::new() } else { servers::up(workspace, needed, true)? };
+fn torture(command: &TortureCommand, running: &[Running], workspace: &Path) -> Result<()> {
     let faults =
         command.faults.or(command.minutes.map(|minutes| minutes * FAULTS_PER_MINUTE)).unwrap_or(FAULTS);
     let faketime = match command.scenario.as_str() {
@@ -70,7 +65,7 @@ fn start_and_run(command: &TortureCommand, needed: &[Name], workspace: &Path) ->
         .args(["--store", &command.store, "--scenario", &command.scenario])
         .args(["--seed", &command.seed.to_string(), "--faults", &faults.to_string()])
         .args(["--jobs", &jobs.to_string(), "--lease-ms", &command.lease_ms.to_string()])
-        .envs(running.iter().map(|server| (server.name.variable(), &server.url)))
+        .envs(running.iter().map(Running::variable))
         .envs(faketime.map(|library| ("RATCHET_FAKETIME", library)))
         .current_dir(workspace)
         .status()

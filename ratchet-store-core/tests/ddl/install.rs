@@ -45,7 +45,7 @@ pub(crate) async fn equals_clean_install(place: &Place) {
     is_current(&twin).await;
 }
 
-// shows: S174 S176
+// shows: S174 S176 S188
 async fn the_migrations_compose_to_the_clean_install(place: Place) {
     let migrations = text::of(place.product).migrations();
     let applied = place.migrator(&migrations).migrate(|_| {}).await.unwrap();

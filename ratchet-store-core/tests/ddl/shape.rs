@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use ratchet_store_core::Dialect;
+
 use crate::harness::list;
 use crate::install::install;
 use crate::place::{Place, Product};
@@ -12,6 +14,7 @@ const SERVERS: &[Product] = &[Product::Postgres, Product::MySql, Product::MariaD
 list! {
     ALL =>
         every_dialect_has_the_same_tables_and_columns,
+        what_is_looked_for_has_an_index,
         rows_that_break_a_rule_are_refused;
     SERVERS =>
         columns_have_the_types_of_the_requirements;
@@ -134,6 +137,56 @@ async fn columns_have_the_types_of_the_requirements(place: Place) {
     }
 }
 
+/// The indexes that the requirements name, with their columns; and those of the one that is another where every row is in
+/// every index.
+const INDEXES: &[(&str, &str)] = &[
+    ("idx_claim_executable", "queue priority scheduled_time job_id"),
+    ("idx_queue_orphan", "picked_by job_id"),
+    ("idx_job_depends_on", "depends_on"),
+    ("idx_job_superseded_by", "superseded_by"),
+    ("idx_job_recurring_pending", "rec_status next_fire"),
+];
+const CLAIM_OF_ALL_ROWS: (&str, &str) =
+    ("idx_claim_executable", "status blocked_by queue priority scheduled_time job_id");
+
+/// The columns of an index, and whether it leaves rows out.
+fn index(dialect: Dialect, catalogue: &[String], name: &str) -> (Vec<String>, bool) {
+    let mut columns = Vec::new();
+    let mut partial = false;
+    for line in catalogue.iter().filter_map(|line| line.strip_prefix("index: ")) {
+        let cells: Vec<&str> = line.split('|').collect();
+        match dialect {
+            Dialect::Postgres if line.starts_with(&format!("CREATE INDEX {name} ON ")) => {
+                let (_, rest) = line.split_once('(').expect("columns");
+                let (list, rest) = rest.split_once(')').expect("columns");
+                columns.extend(list.split(", ").map(str::to_owned));
+                partial = rest.contains(" WHERE ");
+            }
+            Dialect::MySql if cells[1] == name => columns.push(cells[3].to_owned()),
+            // Behind the columns of its own, an index has those that lead to the row.
+            Dialect::Sqlite if cells[1] == name && cells.last() == Some(&"1") => {
+                columns.push(cells[6].to_owned());
+                partial = cells[4] == "1";
+            }
+            _ => {}
+        }
+    }
+    (columns, partial)
+}
+
+// shows: S149 S159
+async fn what_is_looked_for_has_an_index(place: Place) {
+    install(&place).await;
+    let (dialect, catalogue) = (place.product.dialect(), catalogue::of(&place).await);
+    let has_partial = dialect != Dialect::MySql;
+    for (name, usual) in INDEXES {
+        let wanted = if !has_partial && *name == CLAIM_OF_ALL_ROWS.0 { CLAIM_OF_ALL_ROWS.1 } else { usual };
+        let (columns, partial) = index(dialect, &catalogue, name);
+        assert_eq!(columns.join(" "), wanted, "{name}");
+        assert_eq!(partial, has_partial, "{name}");
+    }
+}
+
 /// A queue row of which some columns are given; the id and the time are of no interest.
 fn queue_row(product: Product, columns: &str, values: &str) -> &'static str {
     const ID: &str = "0190163d8694739baea5966c26f8ad91";
@@ -152,7 +205,7 @@ fn queue_row(product: Product, columns: &str, values: &str) -> &'static str {
     .leak()
 }
 
-// shows: S154 S156
+// shows: S154 S156 S159
 async fn rows_that_break_a_rule_are_refused(place: Place) {
     install(&place).await;
     let mut client = place.connect().await;

@@ -35,7 +35,7 @@ async fn one_job(place: &Place) {
     }
 }
 
-// shows: S166 S167
+// shows: S166 S167 S188
 async fn ids_are_shown_as_people_write_them(place: Place) {
     one_job(&place).await;
     let mut client = place.connect().await;

@@ -18,5 +18,5 @@ fn main() -> ExitCode {
     if let Some(victim) = victim::Victim::from_env() {
         victim.migrate();
     }
-    harness::run_all(&[("migrate", cases::CASES), ("locks", locks::CASES), ("errors", errors::CASES)])
+    harness::run_all(&[("cases", cases::CASES), ("locks", locks::CASES), ("errors", errors::CASES)])
 }

@@ -9,12 +9,16 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
+use crate::servers::Name;
+
 /// Broken stores, by the areas of the conformance suite.
 const STORES: &str = "ratchet-tck/mutants";
 /// Broken engines.
 const ENGINES: &str = "ratchet-suite/mutants";
 /// Schemas and statements that still give the right rows, but not the right way.
 const PLANS: &str = "ratchet-store-sqlite/mutants";
+/// Schemas, migrations and readings of errors that are wrong.
+const SQL: &str = "ratchet-store-core/mutants";
 /// The area of mutants of the pure rules, which no case of a store may see.
 const PURE: &str = "api";
 
@@ -27,6 +31,8 @@ pub(crate) struct Mutant {
     pub(crate) file: String,
     pub(crate) edits: Vec<Edit>,
     pub(crate) suite: Suite,
+    /// Only tests that have this in their name run: the rest has nothing to do with the file.
+    pub(crate) only: Option<String>,
 }
 
 /// A text that stands in the file exactly once, and what stands there instead.
@@ -51,11 +57,26 @@ pub(crate) enum Suite {
     Engine,
     /// How SQLite finds rows.
     Plans,
+    /// The unit tests of `ratchet-store-core`.
+    Sql,
+    /// The migrator on every SQL server.
+    Migrate,
+    /// The texts of `ddl/` on every SQL server.
+    Ddl,
 }
 
 impl Suite {
     /// Every one.
-    pub(crate) const ALL: [Self; 5] = [Self::Memory, Self::Api, Self::Core, Self::Engine, Self::Plans];
+    pub(crate) const ALL: [Self; 8] =
+        [Self::Memory, Self::Api, Self::Core, Self::Engine, Self::Plans, Self::Sql, Self::Migrate, Self::Ddl];
+
+    /// The servers that it needs.
+    pub(crate) const fn servers(self) -> &'static [Name] {
+        match self {
+            Self::Migrate | Self::Ddl => &[Name::Postgres, Name::Mysql, Name::Mariadb],
+            Self::Memory | Self::Api | Self::Core | Self::Engine | Self::Plans | Self::Sql => &[],
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -76,6 +97,7 @@ struct Entry {
     #[serde(default)]
     also: Vec<Edit>,
     suite: Option<Suite>,
+    only: Option<String>,
 }
 
 /// Reads the bank and makes sure that every mutant still fits the sources.
@@ -83,10 +105,11 @@ pub(crate) fn load(workspace: &Path) -> Result<Vec<Mutant>> {
     let stores = read(workspace, STORES, Suite::Memory)?;
     let engines = read(workspace, ENGINES, Suite::Core)?;
     let plans = read(workspace, PLANS, Suite::Plans)?;
+    let sql = read(workspace, SQL, Suite::Sql)?;
     let mut areas: BTreeSet<&str> = ratchet_tck::cases::all().map(|case| case.area).collect();
     areas.extend(ratchet_tck::coordinator::CASES.iter().map(|case| case.area));
     let mut problems = strange_areas(&stores, &areas);
-    let bank: Vec<Mutant> = stores.into_iter().chain(engines).chain(plans).collect();
+    let bank: Vec<Mutant> = stores.into_iter().chain(engines).chain(plans).chain(sql).collect();
     problems.extend(stale(&bank, |file| fs::read_to_string(workspace.join(file)).ok()));
     if !problems.is_empty() {
         bail!("the bank of mutants is not in order:\n  {}", problems.join("\n  "));
@@ -115,10 +138,10 @@ fn files(folder: &Path) -> Result<Vec<std::path::PathBuf>> {
 
 fn parse(area: &str, text: &str, usual: Suite) -> Result<Vec<Mutant>> {
     let file: File = toml::from_str(text)?;
-    let mutant = |Entry { name, rule, file, find, replace, also, suite }| {
+    let mutant = |Entry { name, rule, file, find, replace, also, suite, only }| {
         let edits = [Edit { find, replace }].into_iter().chain(also).collect();
         let suite = suite.unwrap_or(usual);
-        Mutant { area: area.to_owned(), name, rule, file, edits, suite }
+        Mutant { area: area.to_owned(), name, rule, file, edits, suite, only }
     };
     Ok(file.mutant.into_iter().map(mutant).collect())
 }

@@ -11,7 +11,7 @@ mod worker;
 
 use std::{
     cmp::Reverse,
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     path::Path,
     sync::{Mutex, PoisonError},
     thread,
@@ -26,6 +26,7 @@ use self::{
     scratch::Scratch,
     worker::{Fate, Worker},
 };
+use crate::servers::{self, Name, Running};
 
 /// How many mutants are tried at once, unless told.
 pub(crate) const WORKERS: usize = 2;
@@ -39,7 +40,9 @@ pub(crate) fn run(workspace: &Path, filters: &[String], workers: usize) -> Resul
     let queue = select(bank, filters)?;
     let workers = workers.clamp(1, queue.len());
     let wanted = queue.len();
-    let entries = try_all(prepare(workspace, workers)?, queue)?;
+    let entries = servers::during(workspace, &servers_for(&queue), false, |running| {
+        try_all(prepare(workspace, workers, running)?, queue)
+    })?;
 
     let mut report = Report::read(workspace).unwrap_or_default();
     report.merge(inputs, total, entries.clone());
@@ -67,13 +70,19 @@ fn select(bank: Vec<Mutant>, filters: &[String]) -> Result<VecDeque<Mutant>> {
     Ok(chosen.into())
 }
 
-fn prepare(workspace: &Path, count: usize) -> Result<Vec<Worker>> {
+/// What the suites of these mutants need.
+fn servers_for(queue: &VecDeque<Mutant>) -> Vec<Name> {
+    let needed: BTreeSet<Name> = queue.iter().flat_map(|mutant| mutant.suite.servers()).copied().collect();
+    needed.into_iter().collect()
+}
+
+fn prepare(workspace: &Path, count: usize, running: &[Running]) -> Result<Vec<Worker>> {
     let cores = thread::available_parallelism().map_or(1, usize::from).div_ceil(count);
     let mut workers = Vec::new();
     for number in 0..count {
         let scratch = Scratch::new(workspace, number);
         scratch.refresh(workspace)?;
-        workers.push(Worker::new(scratch, cores));
+        workers.push(Worker::new(scratch, cores, running));
     }
     if let [first, others @ ..] = workers.as_slice()
         && others.iter().any(|other| !other.is_warm())
@@ -150,7 +159,7 @@ mod tests {
 
     fn mutant(area: &str, name: &str, suite: Suite) -> Mutant {
         let (area, name, rule) = (area.into(), name.into(), "a rule".into());
-        Mutant { area, name, rule, file: String::new(), edits: Vec::new(), suite }
+        Mutant { area, name, rule, file: String::new(), edits: Vec::new(), suite, only: None }
     }
 
     fn names(bank: &[Mutant], filters: &[&str]) -> Result<Vec<String>> {
@@ -169,6 +178,14 @@ mod tests {
         assert_eq!(names(&bank, &["lock"]).unwrap(), ["no-term", "claim-lock"]);
         assert_eq!(names(&bank, &["term", "api"]).unwrap(), ["no-term", "backoff-grows"]);
         assert!(names(&bank, &["nothing"]).is_err());
+    }
+
+    #[test]
+    fn only_the_servers_of_the_chosen_suites_are_needed() {
+        let queue = |suites: &[Suite]| suites.iter().map(|suite| mutant("a", "b", *suite)).collect();
+        assert_eq!(servers_for(&queue(&[Suite::Memory, Suite::Sql])), []);
+        let every = [Name::Postgres, Name::Mysql, Name::Mariadb];
+        assert_eq!(servers_for(&queue(&[Suite::Ddl, Suite::Api, Suite::Migrate])), every);
     }
 
     #[test]

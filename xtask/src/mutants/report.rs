@@ -9,7 +9,11 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{bank::Mutant, scratch::CRATES, worker::Fate};
+use super::{
+    bank::Mutant,
+    scratch::{CRATES, TEXTS},
+    worker::Fate,
+};
 
 /// The results of the last runs over one state of the sources.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -94,7 +98,7 @@ impl Report {
 /// A digest of everything that the results depend on; the banks lie in these crates.
 pub(crate) fn inputs(workspace: &Path) -> Result<String> {
     let mut files = vec![PathBuf::from("Cargo.lock"), PathBuf::from("Cargo.toml")];
-    for folder in CRATES {
+    for folder in CRATES.into_iter().chain([TEXTS]) {
         collect(workspace, Path::new(folder), &mut files)?;
     }
     files.sort();

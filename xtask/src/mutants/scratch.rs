@@ -25,6 +25,8 @@ pub(crate) const CRATES: [&str; 8] = [
 ];
 /// Crates that only have to be there, because a manifest names them.
 const NAMED: [&str; 1] = ["ratchet-store-postgres"];
+/// What tests read beside the crates.
+pub(crate) const TEXTS: &str = "ddl";
 const VERBATIM: [&str; 2] = ["Cargo.lock", "rust-toolchain.toml"];
 
 /// One copy.
@@ -52,7 +54,7 @@ impl Scratch {
     /// Brings the copy up to date.
     pub(crate) fn refresh(&self, workspace: &Path) -> Result<()> {
         let sources = self.sources();
-        for name in CRATES.into_iter().chain(NAMED) {
+        for name in CRATES.into_iter().chain(NAMED).chain([TEXTS]) {
             mirror(&workspace.join(name), &sources.join(name))?;
         }
         let root = fs::read_to_string(workspace.join("Cargo.toml"))?;

@@ -16,7 +16,7 @@ use super::{
     bank::{Mutant, Suite},
     scratch::{Scratch, write_if_changed},
 };
-use crate::tck::output::Results;
+use crate::{servers::Running, tck::output::Results};
 
 /// A suite that takes so many times as long as it does without a mutant hangs …
 const PATIENCE: u32 = 4;
@@ -58,6 +58,8 @@ pub(crate) enum Fate {
 pub(crate) struct Worker {
     scratch: Scratch,
     cores: usize,
+    /// Where the servers are.
+    servers: Vec<Running>,
     /// How long each suite may take, once that is known.
     limits: [Option<Duration>; Suite::ALL.len()],
 }
@@ -77,8 +79,8 @@ enum Build {
 }
 
 impl Worker {
-    pub(crate) const fn new(scratch: Scratch, cores: usize) -> Self {
-        Self { scratch, cores, limits: [None; Suite::ALL.len()] }
+    pub(crate) fn new(scratch: Scratch, cores: usize, servers: &[Running]) -> Self {
+        Self { scratch, cores, servers: servers.to_vec(), limits: [None; Suite::ALL.len()] }
     }
 
     /// Whether it has built something before.
@@ -103,19 +105,20 @@ impl Worker {
         let path = self.scratch.sources().join(&mutant.file);
         let original = fs::read_to_string(&path)?;
         write_if_changed(&path, mutant.apply(&original)?.as_bytes())?;
-        let fate = self.fate(mutant.suite, limit);
+        let fate = self.fate(mutant.suite, mutant.only.as_deref(), limit);
         write_if_changed(&path, original.as_bytes())?;
         fate
     }
 
-    fn fate(&self, suite: Suite, limit: Duration) -> Result<Fate> {
+    fn fate(&self, suite: Suite, only: Option<&str>, limit: Duration) -> Result<Fate> {
         let program = match self.build(suite, self.cores)? {
             Build::Program(program) => program,
             Build::Broken(errors) => return Ok(Fate::Broken(errors)),
         };
-        let run = self.run(suite, &program, limit)?;
+        let run = self.run(suite, &program, only, limit)?;
         let mut failed: Vec<String> = run.results.failed.iter().map(|name| suite.test_id(name)).collect();
         failed.sort();
+        failed.dedup();
         Ok(match run.success {
             None => Fate::Hung(failed),
             Some(true) => Fate::Missed,
@@ -133,7 +136,7 @@ impl Worker {
             Build::Program(program) => program,
             Build::Broken(errors) => bail!("the sources do not compile:\n{errors}"),
         };
-        let run = self.run(suite, &program, FIRST_LIMIT)?;
+        let run = self.run(suite, &program, None, FIRST_LIMIT)?;
         match run.success {
             Some(true) => {}
             None => bail!("the suite hangs without any mutant"),
@@ -176,13 +179,15 @@ impl Worker {
         Ok(Build::Broken(errors.concat()))
     }
 
-    fn run(&self, suite: Suite, program: &Path, limit: Duration) -> Result<Run> {
+    fn run(&self, suite: Suite, program: &Path, only: Option<&str>, limit: Duration) -> Result<Run> {
         let log = self.scratch.target().join("suite.log");
         let child = Command::new("sh")
-            .args(["-c", &format!("ulimit -v {MOST_MEMORY_KIB}; exec \"$0\"")])
+            .args(["-c", &format!("ulimit -v {MOST_MEMORY_KIB}; exec \"$0\" \"$@\"")])
             .arg(program)
+            .args(only)
             .current_dir(self.scratch.sources())
             .envs(HASTE)
+            .envs(self.servers.iter().map(Running::variable))
             // As cargo would.
             .env("CARGO_PKG_NAME", suite.package())
             .stdin(Stdio::null())
@@ -226,6 +231,7 @@ impl Suite {
             Self::Core => "ratchet-core",
             Self::Engine => "ratchet-suite",
             Self::Plans => "ratchet-store-sqlite",
+            Self::Sql | Self::Migrate | Self::Ddl => "ratchet-store-core",
         }
     }
 
@@ -233,9 +239,11 @@ impl Suite {
     const fn selection(self) -> &'static [&'static str] {
         match self {
             Self::Memory => &["--test", "tck"],
-            Self::Api | Self::Core => &["--lib"],
+            Self::Api | Self::Core | Self::Sql => &["--lib"],
             Self::Engine => &["--no-default-features", "--test", "memory"],
             Self::Plans => &["--test", "plans"],
+            Self::Migrate => &["--test", "migrate"],
+            Self::Ddl => &["--test", "ddl"],
         }
     }
 
@@ -243,10 +251,21 @@ impl Suite {
     fn test_id(self, name: &str) -> String {
         match self {
             Self::Memory => name.to_owned(),
-            Self::Api | Self::Core => format!("{}::{name}", self.package()),
+            Self::Api | Self::Core | Self::Sql => format!("{}::{name}", self.package()),
             Self::Engine => format!("{}::cases::{name}", self.package()),
             Self::Plans => format!("{}::plans::{name}", self.package()),
+            Self::Migrate => format!("{}::migrate::{}", self.package(), on_any_server(name)),
+            Self::Ddl => format!("{}::ddl::{}", self.package(), on_any_server(name)),
         }
+    }
+}
+
+/// A case's name without its server: `install::postgres::fits` is `install::fits`.
+fn on_any_server(name: &str) -> String {
+    let parts: Vec<&str> = name.split("::").collect();
+    match parts.as_slice() {
+        [area, _, case] => format!("{area}::{case}"),
+        _ => name.to_owned(),
     }
 }
 
@@ -261,6 +280,13 @@ mod tests {
     #[test]
     fn a_program_that_hangs_is_killed_with_what_it_started() {
         assert_eq!(wait(shell("sleep 600 & wait"), Duration::from_millis(50)).unwrap(), None);
+    }
+
+    #[test]
+    fn a_case_is_the_same_on_every_server() {
+        let id = "ratchet-store-core::ddl::install::fits";
+        assert_eq!(Suite::Ddl.test_id("install::postgres::fits"), id);
+        assert_eq!(Suite::Ddl.test_id("install::sqlite::fits"), id);
     }
 
     #[test]

@@ -39,6 +39,13 @@ pub(crate) struct Running {
     took: Duration,
 }
 
+impl Running {
+    /// What tests find it by.
+    pub(crate) fn variable(&self) -> (&'static str, &str) {
+        (self.name.variable(), &self.url)
+    }
+}
+
 /// How we came by a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunningSince {
@@ -54,7 +61,7 @@ pub(crate) enum RunningSince {
 ///
 /// Prints a line for each on standard output. The error says how many could not be had; those that
 /// could are up nevertheless.
-pub(crate) fn up(workspace: &Path, names: &[Name], durable: bool) -> Result<Vec<Running>> {
+pub(super) fn up(workspace: &Path, names: &[Name], durable: bool) -> Result<Vec<Running>> {
     let cache = Cache::open(workspace)?;
     let _lock = cache.lock_checkout(&Screen::new("servers"))?;
     let names = with_upstreams(names);
@@ -131,7 +138,7 @@ fn summary(server: &Running) -> String {
 }
 
 /// Stops the servers that this checkout started; those that are not running are fine too.
-pub(crate) fn down(workspace: &Path, names: &[Name], wipe: bool) -> Result<()> {
+pub(super) fn down(workspace: &Path, names: &[Name], wipe: bool) -> Result<()> {
     let cache = Cache::open(workspace)?;
     let _lock = cache.lock_checkout(&Screen::new("servers"))?;
     let outcomes = all_at_once(names, |name| bring_down(&cache, name, wipe));
@@ -170,7 +177,7 @@ fn bring_down(cache: &Cache, name: Name, wipe: bool) -> Result<&'static str> {
 }
 
 /// The servers of this checkout that run now.
-pub(crate) fn running(workspace: &Path) -> Result<Vec<Name>> {
+fn running(workspace: &Path) -> Result<Vec<Name>> {
     let cache = Cache::open(workspace)?;
     let mut names = Vec::new();
     for name in Name::ALL {
@@ -180,6 +187,25 @@ pub(crate) fn running(workspace: &Path) -> Result<Vec<Name>> {
         }
     }
     Ok(names)
+}
+
+/// Has these servers run while `work` does, and stops those that were not up before, however it ends.
+pub(crate) fn during<T>(
+    workspace: &Path,
+    needed: &[Name],
+    durable: bool,
+    work: impl FnOnce(&[Running]) -> Result<T>,
+) -> Result<T> {
+    if needed.is_empty() {
+        return work(&[]);
+    }
+    let before = running(workspace)?;
+    let outcome = up(workspace, needed, durable).and_then(|running| work(&running));
+    // Also after a failure to start: some of them may be up.
+    let ours: Vec<Name> = needed.iter().copied().filter(|name| !before.contains(name)).collect();
+    let stopped = if ours.is_empty() { Ok(()) } else { down(workspace, &ours, false) };
+    let value = outcome?;
+    stopped.map(|()| value)
 }
 
 /// Prints `export` lines for the servers that are up.

@@ -21,10 +21,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
 
-pub(crate) use self::lifecycle::{Running, RunningSince, down, running, up};
+pub(crate) use self::lifecycle::{Running, RunningSince, during};
 use self::{
     apt::Origin,
     cache::Cache,
+    lifecycle::{down, up},
     probe::{Answer, ServerUrl},
     process::{Launch, User},
     screen::Screen,
@@ -219,7 +220,6 @@ impl Names {
     }
 }
 
-/// Carries a `servers` command out.
 /// Fetches the library that gives a process another clock, unless it is there already.
 pub(crate) fn faketime(workspace: &Path) -> Result<PathBuf> {
     let (cache, screen) = (Cache::open(workspace)?, Screen::new("libfaketime"));
@@ -229,6 +229,7 @@ pub(crate) fn faketime(workspace: &Path) -> Result<PathBuf> {
     libraries.find(|library| library.is_file()).context("the package has no libfaketime.so.1")
 }
 
+/// Carries a `servers` command out.
 pub(crate) fn run(command: &ServersCommand, workspace: &Path) -> Result<()> {
     match command {
         ServersCommand::Up { names, durable } => up(workspace, &names.chosen(), *durable).map(drop),

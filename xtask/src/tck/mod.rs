@@ -30,8 +30,8 @@ pub(crate) struct TckCommand {
     /// Check that every contract has a case and every case a contract
     #[arg(long, group = "mode")]
     contracts: bool,
-    /// Check that tests catch every broken store, engine and slow statement: the folders `mutants` of ratchet-tck,
-    /// ratchet-suite and ratchet-store-sqlite
+    /// Check that tests catch every broken store, engine and schema and every slow statement: the folders `mutants` of
+    /// ratchet-tck, ratchet-suite, ratchet-store-core and ratchet-store-sqlite
     #[arg(long, group = "mode")]
     mutants: bool,
     /// How many mutants are tried at once

@@ -24,14 +24,8 @@ pub(crate) fn run(workspace: &Path, store: &str, filters: &[String]) -> Result<(
     } else {
         filters.iter().map(|filter| selection(filter, &all)).collect::<Result<_>>()?
     };
-    let before = servers::running(workspace)?;
-    let running = if needed.is_empty() { Vec::new() } else { servers::up(workspace, needed, false)? };
-    let outcome = run_all(workspace, store, selections, &running);
-    let ours: Vec<Name> = needed.iter().copied().filter(|name| !before.contains(name)).collect();
-    if !ours.is_empty() {
-        servers::down(workspace, &ours, false)?;
-    }
-    let (results, sound) = outcome?;
+    let run = |running: &[Running]| run_all(workspace, store, selections, running);
+    let (results, sound) = servers::during(workspace, needed, false, run)?;
     print!("{}", closing(&results));
     if !results.failed.is_empty() {
         bail!("{} cases failed on {store}", results.failed.len());
@@ -60,7 +54,7 @@ fn run_all(
     for selection in selections {
         let mut command = crate::cargo();
         command.args(["test", "--package", &crate_of(store), "--test", "tck", "--"]).args(selection);
-        command.envs(running.iter().map(|server| (server.name.variable(), &server.url)));
+        command.envs(running.iter().map(Running::variable));
         let (part, success) = stream(command.current_dir(workspace))?;
         results.extend(part);
         sound &= success;
