@@ -32,7 +32,7 @@ impl Rules {
         }
     }
 
-    /// `min <= value <= max`.
+    /// `min <= value <= max`. A `max` below `min` is another option that is out of range, and reported as such.
     pub(crate) fn within<T: PartialOrd + Debug + Copy>(
         &mut self,
         field: impl Display,
@@ -40,7 +40,10 @@ impl Rules {
         min: T,
         max: T,
     ) {
-        let (holds, allowed) = (value >= min && value <= max, format!("{min:?} to {max:?}"));
+        let (holds, allowed) = match max < min {
+            true => (value >= min, format!("at least {min:?}")),
+            false => (value >= min && value <= max, format!("{min:?} to {max:?}")),
+        };
         self.ensure(holds, field, value, allowed);
     }
 

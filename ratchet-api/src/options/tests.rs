@@ -210,6 +210,23 @@ fn a_bad_polling_value_is_named() {
 }
 
 #[test]
+fn delays_that_are_all_too_short_are_each_told_what_is_enough() {
+    let ms = millis(10);
+    let hasty =
+        RatchetOptions::default().polling(|p| (p.burst_delay, p.min_delay, p.max_delay) = (ms, secs(3), ms));
+    let told: Vec<String> =
+        hasty.validate().unwrap_err().problems().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "polling.burst_delay is 10ms, allowed is 50ms to 3s",
+            "polling.max_delay is 10ms, allowed is 50ms to 60s",
+        ],
+        "and nothing about the shortest delay, which is long enough"
+    );
+}
+
+#[test]
 fn a_bad_execution_or_timeout_value_is_named() {
     assert_each_is_named(&[
         (|o| o.execution.queues.clear(), "execution.queues is {}, allowed is at least one queue"),
