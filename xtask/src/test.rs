@@ -22,7 +22,7 @@ pub(crate) const STORES: [(&str, &[Name]); 5] = [
     ("sqlite", &[]),
 ];
 /// What the SQL stores share, with the servers that its own tests need.
-const SHARED_SQL: (&str, &[Name]) = ("core", &[Name::Postgres, Name::Mysql, Name::Mariadb]);
+pub(crate) const SHARED_SQL: (&str, &[Name]) = ("core", &[Name::Postgres, Name::Mysql, Name::Mariadb]);
 /// What only the tests outside of the suite need.
 const POOLER: (&str, &[Name]) = ("postgres", &[Name::Pgbouncer]);
 /// The integration test that runs the conformance suite of a store.

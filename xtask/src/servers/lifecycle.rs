@@ -200,7 +200,8 @@ pub(crate) fn during<T>(
         return work(&[]);
     }
     let before = running(workspace)?;
-    let outcome = up(workspace, needed, durable).and_then(|running| work(&running));
+    let started = up(workspace, needed, durable).context("this cannot run without its servers");
+    let outcome = started.and_then(|running| work(&running));
     // Also after a failure to start: some of them may be up.
     let ours: Vec<Name> = needed.iter().copied().filter(|name| !before.contains(name)).collect();
     let stopped = if ours.is_empty() { Ok(()) } else { down(workspace, &ours, false) };
