@@ -71,8 +71,14 @@ const ANY: &[&str] = &["*"];
 /// Stands for every crate in the folder `examples`.
 const EXAMPLES: &str = "examples/*";
 
-/// The first entry that fits a crate counts. Only `xtask` may link the conformance suite.
-const LAYERS: [Layer; 16] = [
+/// Crates for tests, with the crates that may link them. All others depend on them in their tests only, if they may at all.
+const LINKED_BY: [(&str, &[&str]); 2] = [
+    ("ratchet-tck", &["xtask"]),
+    ("ratchet-servers", &["ratchet-bench", "ratchet-suite", "ratchet-torture", "xtask"]),
+];
+
+/// The first entry that fits a crate counts.
+const LAYERS: [Layer; 17] = [
     Layer { name: "ratchet-api", normal: &[], tests: &[] },
     Layer { name: "ratchet-macros", normal: &[], tests: &["ratchet-api", "ratchet-core"] },
     Layer {
@@ -80,14 +86,23 @@ const LAYERS: [Layer; 16] = [
         normal: &["ratchet-api", "ratchet-macros"],
         tests: &["ratchet-store-memory"],
     },
+    Layer { name: "ratchet-servers", normal: &[], tests: &[] },
     Layer { name: "ratchet-tck", normal: &["ratchet-api"], tests: &["ratchet-store-memory"] },
-    Layer { name: "ratchet-store-core", normal: &["ratchet-api"], tests: &["ratchet-tck"] },
+    Layer {
+        name: "ratchet-store-core",
+        normal: &["ratchet-api"],
+        tests: &["ratchet-servers", "ratchet-tck"],
+    },
     Layer { name: "ratchet-store-memory", normal: &["ratchet-api"], tests: &["ratchet-tck"] },
-    Layer { name: "ratchet-store-mongodb", normal: &["ratchet-api"], tests: &["ratchet-tck"] },
+    Layer {
+        name: "ratchet-store-mongodb",
+        normal: &["ratchet-api"],
+        tests: &["ratchet-servers", "ratchet-tck"],
+    },
     Layer {
         name: "ratchet-store-*",
         normal: &["ratchet-api", "ratchet-store-core"],
-        tests: &["ratchet-tck", "ratchet-store-memory"],
+        tests: &["ratchet-servers", "ratchet-tck", "ratchet-store-memory"],
     },
     Layer {
         name: "ratchet-testing",
@@ -117,8 +132,7 @@ fn layering(graph: &Graph) -> Violations {
                 continue;
             }
             let allowed = |list: &[&str]| list.iter().any(|pattern| fits(pattern, &target.name));
-            let linked = edge.normal && target.name == "ratchet-tck" && package.name != "xtask";
-            if edge.normal && (linked || !allowed(layer.normal)) {
+            if edge.normal && !(may_link(&package.name, &target.name) && allowed(layer.normal)) {
                 found.push(format!("{} depends on {}", package.name, target.name));
             }
             if edge.tests && !allowed(layer.normal) && !allowed(layer.tests) {
@@ -127,6 +141,11 @@ fn layering(graph: &Graph) -> Violations {
         }
     }
     found
+}
+
+/// Checks [`LINKED_BY`].
+fn may_link(package: &str, target: &str) -> bool {
+    LINKED_BY.iter().all(|(name, by)| *name != target || by.contains(&package))
 }
 
 fn fits(pattern: &str, name: &str) -> bool {
@@ -314,6 +333,16 @@ mod tests {
             ("ratchet-tck", "tokio", None),
             ("ratchet-api", "tokio", DEV),
             ("xtask", "ratchet-tck", None),
+            ("xtask", "ratchet-servers", None),
+            ("ratchet-bench", "ratchet-servers", None),
+            ("ratchet-suite", "ratchet-servers", None),
+            ("ratchet-torture", "ratchet-servers", None),
+            ("ratchet-store-core", "ratchet-servers", DEV),
+            ("ratchet-store-mongodb", "ratchet-servers", DEV),
+            ("ratchet-store-postgres", "ratchet-servers", DEV),
+            ("ratchet-cli", "ratchet-servers", DEV),
+            ("ratchet-servers", "sqlx", None),
+            ("ratchet-servers", "mongodb", None),
         ];
         assert_eq!(verdicts(&edges), NONE);
     }
@@ -332,6 +361,11 @@ mod tests {
             ("ratchet-store-postgres", "ratchet-tck"),
             ("ratchet-cli", "ratchet-tck"),
             ("ratchet-tck", "ratchet-store-memory"),
+            ("ratchet-store-postgres", "ratchet-servers"),
+            ("ratchet-store-mongodb", "ratchet-servers"),
+            ("ratchet-core", "ratchet-servers"),
+            ("ratchet-cli", "ratchet-servers"),
+            ("ratchet-servers", "ratchet-api"),
         ] {
             assert_eq!(one(from, to, None), [format!("{from} depends on {to}")]);
             assert_eq!(one(from, to, Some("build")), [format!("{from} depends on {to}")]);
@@ -340,6 +374,8 @@ mod tests {
             ("ratchet-core", "ratchet-store-postgres"),
             ("ratchet-store-postgres", "ratchet-core"),
             ("ratchet-core", "ratchet-tck"),
+            ("ratchet-core", "ratchet-servers"),
+            ("ratchet-store-memory", "ratchet-servers"),
         ] {
             assert_eq!(one(from, to, DEV), [format!("{from} depends on {to} in its tests")]);
         }

@@ -1,0 +1,87 @@
+//! `cargo xtask servers up|down|env`: the command line of `ratchet-servers`.
+
+use std::path::Path;
+
+use anyhow::Result;
+use clap::{
+    Args, Subcommand,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
+pub(crate) use ratchet_servers::{
+    Server as Name,
+    start::{Origin as RunningSince, Running, during, faketime},
+};
+use ratchet_servers::{
+    Server,
+    start::{down, print_env, up},
+};
+
+/// `cargo xtask servers …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServersCommand {
+    /// Start servers, fetching them first if need be, and wait until they answer
+    #[command(after_help = "Examples:\n  \
+        cargo xtask servers up\n  \
+        cargo xtask servers up postgres mongodb\n  \
+        cargo xtask servers up --durable postgres     settings for benchmarks\n  \
+        RATCHET_TEST_MYSQL_URL=mysql://root@db/test cargo xtask servers up mysql     use your own")]
+    Up {
+        #[command(flatten)]
+        names: Names,
+        /// Keep the servers' durable defaults (for benchmarks); without it they run fast and lose
+        /// data when the machine fails
+        #[arg(long)]
+        durable: bool,
+    },
+    /// Stop the servers that this checkout started
+    #[command(after_help = "Examples:\n  \
+        cargo xtask servers down\n  \
+        cargo xtask servers down mysql\n  \
+        cargo xtask servers down --wipe     also remove their data")]
+    Down {
+        #[command(flatten)]
+        names: Names,
+        /// Remove the data folders as well
+        #[arg(long)]
+        wipe: bool,
+    },
+    /// Print the variables that tests read, for `eval`
+    #[command(after_help = "Examples:\n  \
+        eval \"$(cargo xtask servers env)\" && cargo test -p ratchet-store-postgres\n  \
+        cargo xtask servers env mongodb")]
+    Env {
+        #[command(flatten)]
+        names: Names,
+    },
+}
+
+/// Names of servers on the command line.
+#[derive(Debug, Args)]
+pub(crate) struct Names {
+    /// Which servers; all five if none is named
+    #[arg(value_parser = server_parser(), value_name = "NAME")]
+    names: Vec<Server>,
+}
+
+impl Names {
+    fn chosen(&self) -> Vec<Server> {
+        let mut names = if self.names.is_empty() { Server::ALL.to_vec() } else { self.names.clone() };
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+}
+
+fn server_parser() -> impl TypedValueParser<Value = Server> {
+    let values = Server::ALL.map(|server| PossibleValue::new(server.name()).help(server.title()));
+    PossibleValuesParser::new(values).try_map(|name| name.parse())
+}
+
+/// Executes a `servers` command.
+pub(crate) fn run(command: &ServersCommand, workspace: &Path) -> Result<()> {
+    match command {
+        ServersCommand::Up { names, durable } => up(workspace, &names.chosen(), *durable).map(drop),
+        ServersCommand::Down { names, wipe } => down(workspace, &names.chosen(), *wipe),
+        ServersCommand::Env { names } => print_env(workspace, &names.chosen()),
+    }
+}
