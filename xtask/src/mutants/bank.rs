@@ -29,10 +29,19 @@ pub(crate) struct Mutant {
     pub(crate) name: String,
     pub(crate) rule: String,
     pub(crate) file: String,
-    pub(crate) edits: Vec<Edit>,
+    pub(crate) change: Change,
     pub(crate) suite: Suite,
     /// Only tests that have this in their name run: the rest has nothing to do with the file.
     pub(crate) only: Option<String>,
+}
+
+/// How a mutant changes its file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Texts are replaced, wherever they stand.
+    Texts(Vec<Edit>),
+    /// The code between two positions is replaced.
+    Span(Span),
 }
 
 /// A text that stands in the file exactly once, and what stands there instead.
@@ -41,6 +50,14 @@ pub(crate) struct Mutant {
 pub(crate) struct Edit {
     find: String,
     replace: String,
+}
+
+/// Code between two positions, each a line and a column counted from 1, and what stands there instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: (usize, usize),
+    pub(crate) end: (usize, usize),
+    pub(crate) replacement: String,
 }
 
 /// The tests that must catch a mutant.
@@ -69,6 +86,18 @@ impl Suite {
     /// Every one.
     pub(crate) const ALL: [Self; 8] =
         [Self::Memory, Self::Api, Self::Core, Self::Engine, Self::Plans, Self::Sql, Self::Migrate, Self::Ddl];
+
+    /// The crate that holds the tests.
+    pub(crate) const fn tests_of(self) -> &'static str {
+        match self {
+            Self::Memory => "ratchet-tck",
+            Self::Api => "ratchet-api",
+            Self::Core => "ratchet-core",
+            Self::Engine => "ratchet-suite",
+            Self::Plans => "ratchet-store-sqlite",
+            Self::Sql | Self::Migrate | Self::Ddl => "ratchet-store-core",
+        }
+    }
 
     /// The servers that it needs.
     pub(crate) const fn servers(self) -> &'static [Name] {
@@ -100,15 +129,16 @@ struct Entry {
     only: Option<String>,
 }
 
-/// Reads the bank and makes sure that every mutant still fits the sources.
-pub(crate) fn load(workspace: &Path) -> Result<Vec<Mutant>> {
+/// Reads the bank and makes sure that every mutant still fits the sources, and that every area of the suite is shown to
+/// have teeth: by a mutant of its own, or by one of `generated` that its cases caught.
+pub(crate) fn load(workspace: &Path, generated: &BTreeSet<&str>) -> Result<Vec<Mutant>> {
     let stores = read(workspace, STORES, Suite::Memory)?;
     let engines = read(workspace, ENGINES, Suite::Core)?;
     let plans = read(workspace, PLANS, Suite::Plans)?;
     let sql = read(workspace, SQL, Suite::Sql)?;
     let mut areas: BTreeSet<&str> = ratchet_tck::cases::all().map(|case| case.area).collect();
     areas.extend(ratchet_tck::coordinator::CASES.iter().map(|case| case.area));
-    let mut problems = strange_areas(&stores, &areas);
+    let mut problems = strange_areas(&stores, &areas, generated);
     let bank: Vec<Mutant> = stores.into_iter().chain(engines).chain(plans).chain(sql).collect();
     problems.extend(stale(&bank, |file| fs::read_to_string(workspace.join(file)).ok()));
     if !problems.is_empty() {
@@ -139,15 +169,15 @@ fn files(folder: &Path) -> Result<Vec<std::path::PathBuf>> {
 fn parse(area: &str, text: &str, usual: Suite) -> Result<Vec<Mutant>> {
     let file: File = toml::from_str(text)?;
     let mutant = |Entry { name, rule, file, find, replace, also, suite, only }| {
-        let edits = [Edit { find, replace }].into_iter().chain(also).collect();
+        let change = Change::Texts([Edit { find, replace }].into_iter().chain(also).collect());
         let suite = suite.unwrap_or(usual);
-        Mutant { area: area.to_owned(), name, rule, file, edits, suite, only }
+        Mutant { area: area.to_owned(), name, rule, file, change, suite, only }
     };
     Ok(file.mutant.into_iter().map(mutant).collect())
 }
 
 /// Broken stores and the areas of the suite belong together.
-fn strange_areas(stores: &[Mutant], areas: &BTreeSet<&str>) -> Vec<String> {
+fn strange_areas(stores: &[Mutant], areas: &BTreeSet<&str>, generated: &BTreeSet<&str>) -> Vec<String> {
     let mut problems = Vec::new();
     for Mutant { area, name, .. } in stores {
         if !areas.contains(area.as_str()) && area != PURE {
@@ -155,7 +185,7 @@ fn strange_areas(stores: &[Mutant], areas: &BTreeSet<&str>) -> Vec<String> {
         }
     }
     let covered: BTreeSet<&str> = stores.iter().map(|mutant| mutant.area.as_str()).collect();
-    let bare = areas.iter().filter(|area| !covered.contains(*area));
+    let bare = areas.iter().filter(|area| !covered.contains(*area) && !generated.contains(*area));
     problems.extend(bare.map(|area| format!("{area}: no mutant shows that its cases can fail")));
     problems
 }
@@ -187,8 +217,34 @@ impl Mutant {
             1 => Ok(text.replacen(&edit.find, &edit.replace, 1)),
             count => bail!("its text occurs {count} times in {}, not once", self.file),
         };
-        self.edits.iter().try_fold(text.to_owned(), edit)
+        match &self.change {
+            Change::Texts(edits) => edits.iter().try_fold(text.to_owned(), edit),
+            Change::Span(span) => span.apply(text).with_context(|| format!("`{}`: {}", self.name, self.file)),
+        }
     }
+
+    /// All that makes it this mutant and no other.
+    pub(crate) fn definition(&self) -> String {
+        let Self { file, change, suite, only, .. } = self;
+        format!("{file}\n{change:?}\n{suite:?}\n{only:?}")
+    }
+}
+
+impl Span {
+    fn apply(&self, text: &str) -> Result<String> {
+        let (start, end) = (offset(text, self.start), offset(text, self.end));
+        let (start, end) = start.zip(end).filter(|(s, e)| s <= e).context("it has no such position")?;
+        Ok(format!("{}{}{}", &text[..start], self.replacement, &text[end..]))
+    }
+}
+
+/// The byte offset of a position.
+fn offset(text: &str, (line, column): (usize, usize)) -> Option<usize> {
+    let mut lines = text.split_inclusive('\n');
+    let before: usize = lines.by_ref().take(line.checked_sub(1)?).map(str::len).sum();
+    let line = lines.next()?;
+    let within = line.char_indices().map(|(at, _)| at).chain([line.len()]).nth(column.checked_sub(1)?)?;
+    Some(before + within)
 }
 
 #[cfg(test)]
@@ -223,6 +279,19 @@ mod tests {
     }
 
     #[test]
+    fn a_mutant_may_change_what_stands_between_two_positions() {
+        let change = |start, end, replacement: &str| {
+            let span = Span { start, end, replacement: replacement.into() };
+            Mutant { change: Change::Span(span), ..claim().remove(0) }.apply("a < b\nü == d\n").ok()
+        };
+        assert_eq!(change((1, 3), (1, 4), ">=").unwrap(), "a >= b\nü == d\n");
+        assert_eq!(change((2, 3), (2, 5), "!=").unwrap(), "a < b\nü != d\n");
+        assert_eq!(change((1, 5), (2, 2), "x").unwrap(), "a < x == d\n");
+        assert_eq!(change((1, 5), (4, 1), "x"), None);
+        assert_eq!(change((1, 5), (1, 9), "x"), None);
+    }
+
+    #[test]
     fn a_mutant_may_change_several_places() {
         let text = format!("{CLAIM}\nalso = [{{ find = \"due > now\", replace = \"false\" }}]");
         let [mutant] = parse("claim", &text, Suite::Memory).unwrap().try_into().unwrap();
@@ -248,7 +317,7 @@ mod tests {
         let twice: Vec<Mutant> = claim().into_iter().chain(claim()).collect();
         let found = check(&twice, "due <= now");
         assert_eq!(found, ["claim: `claim-ignores-due` is the name of a mutant of claim already"]);
-        let found = strange_areas(&claim(), &BTreeSet::from(["lock"]));
+        let found = strange_areas(&claim(), &BTreeSet::from(["lock", "pause"]), &BTreeSet::from(["pause"]));
         let strange = "claim: `claim-ignores-due` belongs to an area that the suite does not have";
         assert_eq!(found, [strange, "lock: no mutant shows that its cases can fail"]);
     }

@@ -1,6 +1,7 @@
 //! Tries mutants one after the other in a copy of the sources.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
@@ -89,9 +90,9 @@ impl Worker {
     }
 
     /// Builds with every core, for others to take over.
-    pub(crate) fn warm_up(&self) -> Result<()> {
+    pub(crate) fn warm_up(&self, suites: &BTreeSet<Suite>) -> Result<()> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        Suite::ALL.into_iter().try_for_each(|suite| self.build(suite, cores).map(drop))
+        suites.iter().try_for_each(|suite| self.build(*suite, cores).map(drop))
     }
 
     /// Starts from what another has built.
@@ -100,22 +101,31 @@ impl Worker {
     }
 
     /// Tries one mutant. The copy is as before afterwards.
-    pub(crate) fn try_mutant(&mut self, mutant: &Mutant) -> Result<Fate> {
+    ///
+    /// With `known`, a test that is known to catch it, that test alone runs first; if it fails, it stands for all.
+    pub(crate) fn try_mutant(&mut self, mutant: &Mutant, known: Option<&str>) -> Result<Fate> {
         let limit = self.limit(mutant.suite)?;
         let path = self.scratch.sources().join(&mutant.file);
         let original = fs::read_to_string(&path)?;
         write_if_changed(&path, mutant.apply(&original)?.as_bytes())?;
-        let fate = self.fate(mutant.suite, mutant.only.as_deref(), limit);
+        let fate = self.fate(mutant, known, limit);
         write_if_changed(&path, original.as_bytes())?;
         fate
     }
 
-    fn fate(&self, suite: Suite, only: Option<&str>, limit: Duration) -> Result<Fate> {
+    fn fate(&self, mutant: &Mutant, known: Option<&str>, limit: Duration) -> Result<Fate> {
+        let suite = mutant.suite;
         let program = match self.build(suite, self.cores)? {
             Build::Program(program) => program,
             Build::Broken(errors) => return Ok(Fate::Broken(errors)),
         };
-        let run = self.run(suite, &program, only, limit)?;
+        if let Some(name) = known.and_then(|id| suite.test_name(id)) {
+            let run = self.run(suite, &program, &["--exact", name], limit)?;
+            if run.success == Some(false) && run.results.failed == [name] {
+                return Ok(Fate::Caught(vec![suite.test_id(name)]));
+            }
+        }
+        let run = self.run(suite, &program, mutant.only.as_deref().as_slice(), limit)?;
         let mut failed: Vec<String> = run.results.failed.iter().map(|name| suite.test_id(name)).collect();
         failed.sort();
         failed.dedup();
@@ -136,7 +146,7 @@ impl Worker {
             Build::Program(program) => program,
             Build::Broken(errors) => bail!("the sources do not compile:\n{errors}"),
         };
-        let run = self.run(suite, &program, None, FIRST_LIMIT)?;
+        let run = self.run(suite, &program, &[], FIRST_LIMIT)?;
         match run.success {
             Some(true) => {}
             None => bail!("the suite hangs without any mutant"),
@@ -179,12 +189,13 @@ impl Worker {
         Ok(Build::Broken(errors.concat()))
     }
 
-    fn run(&self, suite: Suite, program: &Path, only: Option<&str>, limit: Duration) -> Result<Run> {
+    /// Runs the tests that `selection` names, in the test program's own words; all of them if it is empty.
+    fn run(&self, suite: Suite, program: &Path, selection: &[&str], limit: Duration) -> Result<Run> {
         let log = self.scratch.target().join("suite.log");
         let child = Command::new("sh")
             .args(["-c", &format!("ulimit -v {MOST_MEMORY_KIB}; exec \"$0\" \"$@\"")])
             .arg(program)
-            .args(only)
+            .args(selection)
             .current_dir(self.scratch.sources())
             .envs(HASTE)
             .envs(self.servers.iter().map(Running::variable))
@@ -260,6 +271,20 @@ impl Suite {
     }
 }
 
+impl Suite {
+    /// What the test program calls the test with this id; `None` if several may be meant.
+    fn test_name(self, id: &str) -> Option<&str> {
+        let behind = |folder: &str| id.strip_prefix(self.package())?.strip_prefix(folder);
+        match self {
+            Self::Memory => Some(id),
+            Self::Api | Self::Core | Self::Sql => behind("::"),
+            Self::Engine => behind("::cases::"),
+            Self::Plans => behind("::plans::"),
+            Self::Migrate | Self::Ddl => None,
+        }
+    }
+}
+
 /// A case's name without its server: `install::postgres::fits` is `install::fits`.
 fn on_any_server(name: &str) -> String {
     let parts: Vec<&str> = name.split("::").collect();
@@ -287,6 +312,16 @@ mod tests {
         let id = "ratchet-store-core::ddl::install::fits";
         assert_eq!(Suite::Ddl.test_id("install::postgres::fits"), id);
         assert_eq!(Suite::Ddl.test_id("install::sqlite::fits"), id);
+    }
+
+    #[test]
+    fn a_test_is_found_by_its_id() {
+        for (suite, name) in
+            [(Suite::Memory, "claim::a"), (Suite::Api, "id::tests::a"), (Suite::Engine, "retry::a")]
+        {
+            assert_eq!(suite.test_name(&suite.test_id(name)), Some(name));
+        }
+        assert_eq!(Suite::Ddl.test_name("ratchet-store-core::ddl::install::fits"), None);
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Which test shows which requirement, and whether that test can fail: `cargo xtask requirements`.
 //!
 //! A requirement is *shown* if a test that names it has caught a mutant, *asserted only* if none of its tests
-//! has, and *open* without a test. What only a reader can check is shown *by inspection* of a page.
+//! has, and *open* without a test. What only a reader can check is shown *by inspection* of a page. Which test catches
+//! which mutant stands in `mutants.lock` and `mutants.generated.toml`.
 
 mod document;
 mod sources;
 
 use std::{
-    collections::BTreeSet,
     fmt, fs,
     path::{Path, PathBuf},
 };
@@ -20,7 +20,7 @@ use self::{
     document::{Item, LAST},
     sources::Test,
 };
-use crate::mutants::{self, Report};
+use crate::mutants::{self, Generated, History, Lock};
 
 const DOCUMENT: &str = "docs/requirements.md";
 
@@ -28,15 +28,11 @@ const DOCUMENT: &str = "docs/requirements.md";
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     cargo xtask requirements\n  \
-    cargo xtask requirements --run-mutants     try the mutants first, if their results are old\n  \
     cargo xtask requirements --json target/requirements.json")]
 pub(crate) struct RequirementsCommand {
     /// Write the whole table to this file as well
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Try the mutants first, unless their results are up to date
-    #[arg(long)]
-    run_mutants: bool,
 }
 
 /// One line of the table.
@@ -51,6 +47,19 @@ struct Row {
     tests: Vec<String>,
     /// Mutants that these tests have caught.
     kills: Vec<String>,
+    /// The commit on which the newest of these was verified.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verified: Option<String>,
+}
+
+/// A mutant that tests have caught.
+#[derive(Debug, Clone)]
+struct Kill {
+    mutant: String,
+    caught_by: Vec<String>,
+    verified: String,
+    /// How many commits ago that was.
+    age: Option<usize>,
 }
 
 /// How well a requirement is shown.
@@ -81,8 +90,8 @@ pub(crate) fn run(command: &RequirementsCommand, workspace: &Path) -> Result<()>
     check_pages(&items, |page| workspace.join(page).is_file())?;
     let tests = tests(workspace)?;
     check_numbers(&tests)?;
-    let report = kills(workspace, command.run_mutants)?;
-    let rows: Vec<Row> = items.into_iter().map(|item| row(item, &tests, &report)).collect();
+    let kills = kills(workspace)?;
+    let rows: Vec<Row> = items.into_iter().map(|item| row(item, &tests, &kills)).collect();
     for row in &rows {
         println!("{}", line(row));
     }
@@ -124,45 +133,50 @@ fn check_numbers(tests: &[Test]) -> Result<()> {
     Ok(())
 }
 
-/// What the mutants showed, as far as that still holds.
-fn kills(workspace: &Path, refresh: bool) -> Result<Report> {
-    let inputs = mutants::inputs(workspace)?;
-    let current = || Report::read(workspace).filter(|report| report.inputs == inputs);
-    if refresh
-        && !current().is_some_and(|report| report.is_complete())
-        && let Err(error) = mutants::run(workspace, &[], mutants::WORKERS)
-    {
-        // What was missed shows nothing; it is not this command that fails for it.
-        println!("mutants: {error:#}");
+/// What the mutants of the bank have shown for sources that are still the same, and what the generated ones have.
+fn kills(workspace: &Path) -> Result<Vec<Kill>> {
+    let (lock, generated, history) =
+        (Lock::read(workspace)?, Generated::read(workspace)?, History::of(workspace));
+    let changed = mutants::changed(workspace, &lock)?;
+    if !changed.is_empty() {
+        println!(
+            "mutants: {} of the bank changed since they were verified and do not count; \
+             `cargo xtask tck --mutants` tries them",
+            changed.len()
+        );
     }
-    let hint = "`cargo xtask requirements --run-mutants` tries them";
-    let report = current();
-    match &report {
-        Some(report) if report.is_complete() => {}
-        Some(report) => {
-            println!("mutants: only {} of {} were tried; {hint}", report.mutants.len(), report.total);
-        }
-        None if Report::read(workspace).is_some() => {
-            println!("mutants: the results are older than the sources and do not count; {hint}");
-        }
-        None => println!("mutants: there are no results; {hint}"),
+    let kill = |mutant: &str, caught_by: &[String], verified: &str| Kill {
+        mutant: mutant.to_owned(),
+        caught_by: caught_by.to_vec(),
+        verified: verified.to_owned(),
+        age: history.age(verified),
+    };
+    let bank = lock.entries.iter().filter(|entry| !changed.contains(&entry.name));
+    let mut kills: Vec<Kill> =
+        bank.map(|entry| kill(&entry.name, &entry.caught_by, &entry.verified)).collect();
+    for file in &generated.files {
+        let name = |description: &str| format!("{}: {description}", file.path);
+        kills.extend(file.caught.iter().map(|(mutant, by)| kill(&name(mutant), by, &file.verified)));
     }
-    Ok(report.unwrap_or_default())
+    Ok(kills)
 }
 
-fn row(item: Item, tests: &[Test], report: &Report) -> Row {
+fn row(item: Item, tests: &[Test], kills: &[Kill]) -> Row {
     let shows = |test: &&Test| test.numbers.contains(&item.number);
     let tests: Vec<String> = tests.iter().filter(shows).map(|test| test.id.clone()).collect();
-    let caught = report.mutants.iter().filter(|m| m.caught_by.iter().any(|by| tests.contains(by)));
-    let kills: BTreeSet<String> = caught.map(|mutant| mutant.name.clone()).collect();
-    let state = match (tests.is_empty(), kills.is_empty()) {
+    let caught: Vec<&Kill> =
+        kills.iter().filter(|kill| kill.caught_by.iter().any(|by| tests.contains(by))).collect();
+    let state = match (tests.is_empty(), caught.is_empty()) {
         (false, false) => State::Shown,
         (false, true) => State::AssertedOnly,
         (true, _) if item.page.is_some() => State::ByInspection,
         (true, _) => State::Open,
     };
+    let newest = caught.iter().min_by_key(|kill| kill.age.unwrap_or(usize::MAX));
+    let verified = newest.map(|kill| kill.verified.clone());
+    let kills = caught.iter().map(|kill| kill.mutant.clone()).collect();
     let Item { number, text, page } = item;
-    Row { number, text, state, page, tests, kills: kills.into_iter().collect() }
+    Row { number, text, state, page, tests, kills, verified }
 }
 
 fn line(row: &Row) -> String {
@@ -175,7 +189,8 @@ fn line(row: &Row) -> String {
         [] => String::new(),
         kills => format!("  kills {}", some_of(kills)),
     };
-    format!("{:<5} {:<14} {evidence}{kills}", format!("S{}", row.number), row.state)
+    let verified = row.verified.as_ref().map(|commit| format!("  verified {commit}")).unwrap_or_default();
+    format!("{:<5} {:<14} {evidence}{kills}{verified}", format!("S{}", row.number), row.state)
 }
 
 fn shortened(text: &str) -> String {
@@ -219,10 +234,9 @@ mod tests {
         Test { id: id.into(), numbers: numbers.to_vec() }
     }
 
-    fn report() -> Report {
-        let json = r#"{"inputs": "", "total": 1, "mutants": [{
-            "name": "claims-twice", "rule": "", "verdict": "caught", "caught_by": ["claim::once"]}]}"#;
-        serde_json::from_str(json).unwrap()
+    fn kill(mutant: &str, age: usize) -> Kill {
+        let (mutant, caught_by) = (mutant.into(), vec!["claim::once".to_owned()]);
+        Kill { mutant, caught_by, verified: format!("c{age}"), age: Some(age) }
     }
 
     #[test]
@@ -230,11 +244,11 @@ mod tests {
         let tests = [test("claim::once", &[1]), test("claim::idle", &[1, 2])];
         let rows: Vec<Row> = [item(1, None), item(2, None), item(3, None), item(4, Some("docs/a.md"))]
             .into_iter()
-            .map(|item| row(item, &tests, &report()))
+            .map(|item| row(item, &tests, &[kill("claims-twice", 3), kill("claims-none", 1)]))
             .collect();
         let lines: Vec<String> = rows.iter().map(line).collect();
         let expected = [
-            "S1    shown          claim::once (+1)  kills claims-twice",
+            "S1    shown          claim::once (+1)  kills claims-twice (+1)  verified c1",
             "S2    asserted only  claim::idle",
             "S3    open           It holds.",
             "S4    by inspection  docs/a.md",

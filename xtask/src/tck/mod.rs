@@ -18,8 +18,10 @@ use crate::{contracts, mutants};
     cargo xtask tck mongodb claim::due_job_is_claimed_once\n  \
     cargo xtask tck --list                        every case and what it shows\n  \
     cargo xtask tck --contracts                   the contract and the cases fit\n  \
-    cargo xtask tck --mutants                     broken stores and engines are caught\n  \
-    cargo xtask tck --mutants claim --jobs 1")]
+    cargo xtask tck --mutants                     broken stores and engines are caught, those that changed\n  \
+    cargo xtask tck --mutants --all               every one\n  \
+    cargo xtask tck --mutants claim --jobs 1      those of one area, or called so\n  \
+    cargo xtask tck --generated ratchet-api       what cargo-mutants makes of one crate")]
 pub(crate) struct TckCommand {
     /// A store (memory, postgres, mysql, sqlite, mongodb) and filters; only filters with --mutants
     #[arg(value_name = "STORE|FILTER")]
@@ -30,19 +32,29 @@ pub(crate) struct TckCommand {
     /// Check that every contract has a case and every case a contract
     #[arg(long, group = "mode")]
     contracts: bool,
-    /// Check that tests catch every broken store, engine and schema and every slow statement: the folders `mutants` of
-    /// ratchet-tck, ratchet-suite, ratchet-store-core and ratchet-store-sqlite
+    /// Check that tests catch broken stores, engines and schemas and slow statements (the folders `mutants`): those that
+    /// changed since `mutants.lock` was written, and a tenth of the others
     #[arg(long, group = "mode")]
     mutants: bool,
+    /// The same for what cargo-mutants generates, which a developer installs; words are parts of paths
+    #[arg(long, group = "mode")]
+    generated: bool,
+    /// With --mutants or --generated: all of them
+    #[arg(long, conflicts_with_all = ["list", "contracts"])]
+    all: bool,
     /// How many mutants are tried at once
-    #[arg(long, value_name = "N", default_value_t = mutants::WORKERS, requires = "mutants")]
+    #[arg(long, value_name = "N", default_value_t = mutants::WORKERS)]
     jobs: usize,
 }
 
 /// Carries a `tck` command out.
 pub(crate) fn run(command: &TckCommand, workspace: &Path) -> Result<()> {
+    let TckCommand { words, all, jobs, .. } = command;
     if command.mutants {
-        return mutants::run(workspace, &command.words, command.jobs);
+        return mutants::run(workspace, words, *all, *jobs);
+    }
+    if command.generated {
+        return mutants::run_generated(workspace, words, *all, *jobs);
     }
     match (command.words.as_slice(), command.list, command.contracts) {
         ([], true, _) => {

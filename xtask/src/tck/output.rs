@@ -18,15 +18,11 @@ impl Results {
 
     /// Takes note of a line `test name ... ok`; other lines say nothing.
     pub(crate) fn line(&mut self, line: &str) {
-        let Some((name, word)) = line.strip_prefix("test ").and_then(|rest| rest.rsplit_once(" ... ")) else {
-            return;
-        };
-        let name = name.trim_end().trim_end_matches(" - should panic").to_owned();
-        match word.split([' ', ',']).next() {
-            Some("ok") => self.passed.push(name),
-            Some("FAILED") => self.failed.push(name),
-            Some("ignored") => self.ignored.push(name),
-            _ => {}
+        match result(line) {
+            Some((name, Word::Passed)) => self.passed.push(name.to_owned()),
+            Some((name, Word::Failed)) => self.failed.push(name.to_owned()),
+            Some((name, Word::Ignored)) => self.ignored.push(name.to_owned()),
+            None => {}
         }
     }
 
@@ -36,6 +32,26 @@ impl Results {
         self.failed.extend(other.failed);
         self.ignored.extend(other.ignored);
     }
+}
+
+/// How a test ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Word {
+    Passed,
+    Failed,
+    Ignored,
+}
+
+/// The test that a line tells of, and how it ended: `test name ... ok`.
+pub(crate) fn result(line: &str) -> Option<(&str, Word)> {
+    let (name, word) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
+    let word = match word.split([' ', ',']).next()? {
+        "ok" => Word::Passed,
+        "FAILED" => Word::Failed,
+        "ignored" => Word::Ignored,
+        _ => return None,
+    };
+    Some((name.trim_end().trim_end_matches(" - should panic"), word))
 }
 
 #[cfg(test)]

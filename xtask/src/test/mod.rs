@@ -1,0 +1,170 @@
+//! `cargo xtask test`: every test of the workspace, against real servers, with a count for each store.
+//!
+//! Programs that keep the cores busy run as many at once as there are cores; those that wait most of their time run
+//! beside them.
+
+mod durations;
+mod program;
+mod tally;
+
+use std::{
+    collections::VecDeque,
+    path::Path,
+    process::Stdio,
+    sync::{Mutex, PoisonError, mpsc},
+    thread,
+    time::Instant,
+};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use self::{
+    program::{Ended, Program, Setting},
+    tally::Tally,
+};
+use crate::servers::{self, Name, Running, RunningSince};
+
+/// The stores of the design, with the servers that their tests need.
+pub(crate) const STORES: [(&str, &[Name]); 5] = [
+    ("memory", &[]),
+    ("postgres", &[Name::Postgres]),
+    ("mongodb", &[Name::Mongodb]),
+    ("mysql", &[Name::Mysql, Name::Mariadb]),
+    ("sqlite", &[]),
+];
+/// What the SQL stores share, with the servers that its own tests need.
+pub(crate) const SHARED_SQL: (&str, &[Name]) = ("core", &[Name::Postgres, Name::Mysql, Name::Mariadb]);
+/// What only the tests outside of the suite need.
+const POOLER: (&str, &[Name]) = ("postgres", &[Name::Pgbouncer]);
+
+/// How many programs that wait run at once.
+const WAITING_AT_ONCE: usize = 3;
+
+/// Starts the servers that the stores need, runs all tests, and stops what it started.
+pub(crate) fn test(workspace: &Path, long: bool) -> Result<()> {
+    let packages = members(workspace)?;
+    let needed = servers_for(&packages);
+    let tally =
+        servers::during(workspace, &needed, false, |running| run(workspace, &packages, running, long))?;
+    print!("\n{}{}", tally.output, tally.summary(&packages));
+    match tally.failures(&packages) {
+        failures if failures.is_empty() => Ok(()),
+        failures => bail!("{}", failures.join("; ")),
+    }
+}
+
+/// The names of the workspace's crates.
+fn members(workspace: &Path) -> Result<Vec<String>> {
+    let out = crate::cargo()
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .current_dir(workspace)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot run cargo metadata")?;
+    let metadata: Value = serde_json::from_slice(&out.stdout).context("cargo metadata failed")?;
+    let packages = metadata["packages"].as_array().context("cargo metadata names no packages")?;
+    Ok(packages.iter().filter_map(|package| package["name"].as_str().map(str::to_owned)).collect())
+}
+
+fn servers_for(packages: &[String]) -> Vec<Name> {
+    let users =
+        STORES.iter().chain([&SHARED_SQL, &POOLER]).filter(|(store, _)| packages.contains(&crate_of(store)));
+    let mut needed = Vec::new();
+    for server in users.flat_map(|(_, servers)| *servers) {
+        if !needed.contains(server) {
+            needed.push(*server);
+        }
+    }
+    needed
+}
+
+pub(crate) fn crate_of(store: &str) -> String {
+    format!("ratchet-store-{store}")
+}
+
+fn run(workspace: &Path, packages: &[String], running: &[Running], long: bool) -> Result<Tally> {
+    let begun = Instant::now();
+    let programs = program::build(workspace)?;
+    let built = begun.elapsed();
+    let mut tally = Tally::default();
+    run_all(programs, &Setting::new(running, long)?, |ended| {
+        println!("{}", tally.add(ended));
+    })?;
+    let given = running.iter().filter(|server| server.origin == RunningSince::Given).count();
+    println!(
+        "\n{} crates, {} servers ({given} given), built in {:.0} s, ran for {:.0} s",
+        packages.len(),
+        running.len(),
+        built.as_secs_f64(),
+        (begun.elapsed() - built).as_secs_f64()
+    );
+    Ok(tally)
+}
+
+/// Runs all programs and hands each over when it has ended.
+fn run_all(programs: Vec<Program>, setting: &Setting<'_>, mut ended: impl FnMut(Ended)) -> Result<()> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let (waiting, busy): (Vec<Program>, Vec<Program>) =
+        programs.into_iter().partition(|program| program.waits().is_some());
+    let queues = [(Queue::new(waiting), WAITING_AT_ONCE), (Queue::new(busy), cores)];
+    let (sender, receiver) = mpsc::channel();
+    thread::scope(|scope| {
+        for (queue, lanes) in &queues {
+            for _ in 0..*lanes {
+                let sender = sender.clone();
+                scope.spawn(move || {
+                    while let Some(program) = queue.next() {
+                        // Nobody listens any more after an error.
+                        if sender.send(program.run(setting)).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+        }
+        drop(sender);
+        for outcome in receiver {
+            ended(outcome?);
+        }
+        Ok(())
+    })
+}
+
+/// Programs that nobody has taken yet.
+struct Queue(Mutex<VecDeque<Program>>);
+
+impl Queue {
+    fn new(programs: Vec<Program>) -> Self {
+        Self(Mutex::new(programs.into()))
+    }
+
+    fn next(&self) -> Option<Program> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packages(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn only_the_servers_of_stores_that_exist_are_needed() {
+        assert_eq!(servers_for(&packages(&["ratchet-api", "ratchet-store-memory"])), []);
+        assert_eq!(servers_for(&packages(&["ratchet-store-mongodb"])), [Name::Mongodb]);
+        assert_eq!(servers_for(&packages(&["ratchet-store-mysql"])), [Name::Mysql, Name::Mariadb]);
+        assert_eq!(servers_for(&packages(&["ratchet-store-postgres"])), [Name::Postgres, Name::Pgbouncer]);
+    }
+
+    #[test]
+    fn what_the_sql_stores_share_needs_every_sql_server_and_none_twice() {
+        let every = [Name::Postgres, Name::Mysql, Name::Mariadb];
+        assert_eq!(servers_for(&packages(&["ratchet-store-core"])), every);
+        let both = servers_for(&packages(&["ratchet-store-core", "ratchet-store-postgres"]));
+        assert_eq!(both, [Name::Postgres, Name::Mysql, Name::Mariadb, Name::Pgbouncer]);
+    }
+}

@@ -1,0 +1,245 @@
+//! Test programs: which there are, and running one.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::durations::{durations, listed};
+use crate::{servers::Running, tck::output};
+
+/// The command line is tested with every driver: the stores are built anyway.
+const DRIVERS: [&str; 2] = ["--features", "ratchet-cli/postgres,ratchet-cli/mongodb"];
+/// Tells tests that they may take longer.
+const LONG: &str = "RATCHET_LONG";
+/// What all examples in the documentation count as.
+const DOCUMENTATION: &str = "documentation";
+
+/// Programs whose tests wait for leases, timers or other processes most of their time, with how many tests each runs at
+/// once for each core. They run beside those that keep the cores busy.
+const WAITING: [(&str, &str, usize); 9] = [
+    ("ratchet-suite", "memory", 8),
+    ("ratchet-suite", "postgres", 8),
+    ("ratchet-suite", "sqlite", 8),
+    ("ratchet-suite", "outage", 1),
+    ("ratchet-cli", "cli", 1),
+    ("ratchet-cli", "cluster", 1),
+    ("ratchet-store-sqlite", "processes", 1),
+    ("ratchet-store-sqlite", "wakeups", 1),
+    ("ratchet-torture", "quick", 1),
+];
+
+/// A test program, or all examples of the documentation.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Program {
+    pub(super) package: String,
+    pub(super) target: String,
+    /// `None` for the documentation, which cargo runs.
+    executable: Option<PathBuf>,
+    folder: PathBuf,
+}
+
+/// How programs run.
+pub(super) struct Setting<'a> {
+    servers: &'a [Running],
+    long: bool,
+    /// The compiler's own libraries, which the tests of a procedural macro are linked with.
+    libraries: PathBuf,
+}
+
+impl<'a> Setting<'a> {
+    pub(super) fn new(servers: &'a [Running], long: bool) -> Result<Self> {
+        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let out = Command::new(rustc).args(["--print", "sysroot"]).output().context("cannot run rustc")?;
+        let libraries = Path::new(String::from_utf8_lossy(&out.stdout).trim()).join("lib");
+        Ok(Self { servers, long, libraries })
+    }
+}
+
+/// How a program ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) program: Program,
+    pub(super) took: Duration,
+    pub(super) success: bool,
+    /// Everything that it printed.
+    pub(super) output: String,
+    pub(super) durations: Vec<(String, Duration)>,
+}
+
+/// Builds every test.
+pub(super) fn build(workspace: &Path) -> Result<Vec<Program>> {
+    let mut child = crate::cargo()
+        .args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"])
+        .args(DRIVERS)
+        .current_dir(workspace)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot run cargo test")?;
+    let mut programs = Vec::new();
+    let output = child.stdout.take().context("no output of cargo test")?;
+    for line in BufReader::new(output).lines() {
+        let message: Value = serde_json::from_str(&line?).unwrap_or_default();
+        programs.extend(Program::from_message(&message));
+    }
+    if !child.wait()?.success() {
+        bail!("the tests do not compile");
+    }
+    programs.push(Program::documentation(workspace));
+    Ok(programs)
+}
+
+impl Program {
+    /// The test program that a message of cargo tells of.
+    fn from_message(message: &Value) -> Option<Self> {
+        let executable = PathBuf::from(message["executable"].as_str()?);
+        let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
+        // The folder of a crate has the crate's name.
+        let package = folder.file_name()?.to_str()?.to_owned();
+        let target = message["target"]["name"].as_str()?.to_owned();
+        let is_test = message["profile"]["test"].as_bool()?;
+        is_test.then_some(Self { package, target, executable: Some(executable), folder })
+    }
+
+    fn documentation(workspace: &Path) -> Self {
+        let (package, target) = ("workspace".to_owned(), DOCUMENTATION.to_owned());
+        Self { package, target, executable: None, folder: workspace.to_owned() }
+    }
+
+    /// How many tests it runs at once for each core, if it waits most of its time.
+    pub(super) fn waits(&self) -> Option<usize> {
+        let is_this =
+            |(package, target, _): &&(&str, &str, usize)| self.package == *package && self.target == *target;
+        WAITING.iter().find(is_this).map(|(_, _, threads)| *threads)
+    }
+
+    /// Runs it to its end.
+    pub(super) fn run(&self, setting: &Setting<'_>) -> Result<Ended> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = self.waits().unwrap_or(1) * cores;
+        let order = self.order(setting)?;
+        let (reader, writer) = std::io::pipe()?;
+        let mut command = self.command(setting);
+        if self.executable.is_some() {
+            command.args(["--test-threads", &threads.to_string()]);
+        }
+        command
+            // Hundreds of tests panic on purpose: their traces cost minutes and hide what failed.
+            .env("RUST_BACKTRACE", "0")
+            .env("CARGO_TERM_COLOR", "never")
+            .stdin(Stdio::null())
+            // One pipe for both: a panic stands where it happened.
+            .stdout(writer.try_clone()?)
+            .stderr(writer)
+            .envs(setting.servers.iter().map(Running::variable))
+            .envs(setting.long.then_some((LONG, "1")));
+        let begun = Instant::now();
+        let mut child = command.spawn().with_context(|| format!("cannot run {self}"))?;
+        // Holds the writing ends of the pipe: reading would never end.
+        drop(command);
+        let mut output = String::new();
+        let mut ends = Vec::new();
+        for line in BufReader::new(reader).split(b'\n') {
+            let line = line?;
+            let line = String::from_utf8_lossy(&line);
+            ends.extend(output::result(&line).map(|(name, _)| (name.to_owned(), begun.elapsed())));
+            output += &line;
+            output.push('\n');
+        }
+        let success = child.wait()?.success();
+        let durations = durations(&order, &ends, threads);
+        Ok(Ended { program: self.clone(), took: begun.elapsed(), success, output, durations })
+    }
+
+    /// Its tests in the order in which it starts them.
+    fn order(&self, setting: &Setting<'_>) -> Result<Vec<String>> {
+        if self.executable.is_none() {
+            return Ok(Vec::new());
+        }
+        let out = self.command(setting).arg("--list").stdin(Stdio::null()).output();
+        let out = out.with_context(|| format!("cannot run {self}"))?;
+        Ok(listed(&String::from_utf8_lossy(&out.stdout)))
+    }
+
+    /// The command, as cargo would run it.
+    fn command(&self, setting: &Setting<'_>) -> Command {
+        let Some(executable) = &self.executable else {
+            let mut command = crate::cargo();
+            command.args(["test", "--doc", "--workspace", "--no-fail-fast"]).args(DRIVERS);
+            command.current_dir(&self.folder);
+            return command;
+        };
+        let mut command = Command::new(executable);
+        command
+            .current_dir(&self.folder)
+            .env("CARGO_MANIFEST_DIR", &self.folder)
+            .env("CARGO_PKG_NAME", &self.package)
+            .env("LD_LIBRARY_PATH", &setting.libraries);
+        command
+    }
+}
+
+impl std::fmt::Display for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.package, self.target)
+    }
+}
+
+/// A program of this name that cannot run.
+#[cfg(test)]
+pub(super) fn named(package: &str, target: &str) -> Program {
+    let (package, target) = (package.into(), target.into());
+    Program { package, target, ..Program::documentation(Path::new("/")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn cargos_message_tells_which_crate_a_program_belongs_to() {
+        let message = json!({
+            "executable": "/t/debug/deps/tck-1", "manifest_path": "/w/ratchet-store-memory/Cargo.toml",
+            "target": {"name": "tck"}, "profile": {"test": true},
+        });
+        let program = Program::from_message(&message).unwrap();
+        assert_eq!(program.to_string(), "ratchet-store-memory tck");
+        assert_eq!(program.folder, Path::new("/w/ratchet-store-memory"));
+        let mut other = message.clone();
+        other["profile"]["test"] = json!(false);
+        assert_eq!(Program::from_message(&other), None);
+        assert_eq!(Program::from_message(&json!({"reason": "build-finished"})), None);
+    }
+
+    #[test]
+    fn programs_that_wait_are_known_by_crate_and_target() {
+        assert_eq!(named("ratchet-suite", "memory").waits(), Some(8));
+        assert_eq!(named("ratchet-cli", "cli").waits(), Some(1));
+        assert_eq!(named("ratchet-store-memory", "tck").waits(), None);
+    }
+
+    #[test]
+    fn what_a_program_prints_and_how_it_ends_is_kept() {
+        let script = std::env::temp_dir().join(format!("xtask-program-{}", std::process::id()));
+        let text = "#!/bin/sh\n[ \"$1\" = --list ] && echo 'a: test' && exit\n\
+            echo \"test a ... ok\"; echo oops >&2; exit 1\n";
+        std::fs::write(&script, text).unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let program = Program { executable: Some(script.clone()), ..named("a", "b") };
+        let ended = program.run(&Setting::new(&[], false).unwrap()).unwrap();
+        assert!(!ended.success);
+        assert_eq!(ended.output, "test a ... ok\noops\n");
+        assert_eq!(ended.durations.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["a"]);
+        std::fs::remove_file(script).unwrap();
+    }
+}

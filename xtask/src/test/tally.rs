@@ -1,0 +1,269 @@
+//! Adds up what test programs print.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{STORES, crate_of, program::Ended};
+use crate::tck::output::Results;
+
+/// The integration test that runs the conformance suite of a store.
+const SUITE: &str = "tck";
+/// How many of the slowest tests are named.
+const SLOWEST: usize = 20;
+
+/// Results of one test program.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Count {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+}
+
+impl Count {
+    /// Adds up the lines `test result: ok. 5 passed; 0 failed; 1 ignored; …`; `None` if there is none.
+    fn of(output: &str) -> Option<Self> {
+        output.lines().filter_map(Self::parse).reduce(Self::plus)
+    }
+
+    fn parse(line: &str) -> Option<Self> {
+        let (_, counts) = line.trim().strip_prefix("test result: ")?.split_once(". ")?;
+        let number = |what: &str| -> Option<usize> {
+            counts.split(';').find_map(|part| part.trim().strip_suffix(what)?.trim().parse().ok())
+        };
+        Some(Self { passed: number("passed")?, failed: number("failed")?, skipped: number("ignored")? })
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            passed: self.passed + other.passed,
+            failed: self.failed + other.failed,
+            skipped: self.skipped + other.skipped,
+        }
+    }
+
+    fn minus(self, other: Self) -> Self {
+        Self {
+            passed: self.passed - other.passed,
+            failed: self.failed - other.failed,
+            skipped: self.skipped - other.skipped,
+        }
+    }
+
+    fn total(self) -> usize {
+        self.passed + self.failed + self.skipped
+    }
+}
+
+impl std::fmt::Display for Count {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+    }
+}
+
+/// The results of all programs.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    /// By crate and target.
+    counts: BTreeMap<(String, String), Count>,
+    failed_tests: Vec<String>,
+    /// The words of the failures.
+    pub(super) output: String,
+    durations: Vec<(String, Duration)>,
+}
+
+impl Tally {
+    /// Takes the results of a program in; returns a line that tells of them.
+    pub(super) fn add(&mut self, ended: Ended) -> String {
+        let Ended { program, took, success, output, durations } = ended;
+        let failed = Results::of(&output).failed;
+        self.failed_tests.extend(failed.iter().map(|test| format!("{program}: {test}")));
+        let mut count = Count::of(&output).unwrap_or_default();
+        // A program that fails without a failed test has crashed: that is a failure, not silence.
+        if !success && count.failed == 0 || count == Count::default() && !output.contains("test result: ") {
+            self.failed_tests.push(format!("{program}: ended without a result"));
+            count.failed += 1;
+        }
+        if count.failed > 0 {
+            self.output += &format!("---- {program}\n{}\n", failures_of(&output));
+        }
+        self.durations.extend(durations.into_iter().map(|(test, took)| (format!("{program}: {test}"), took)));
+        let line = format!("{:<45} {count}, {:.1} s", program.to_string(), took.as_secs_f64());
+        self.counts.insert((program.package, program.target), count);
+        line
+    }
+
+    fn all(&self) -> Count {
+        self.counts.values().copied().reduce(Count::plus).unwrap_or_default()
+    }
+
+    fn suite(&self, store: &str) -> Option<Count> {
+        self.counts.get(&(crate_of(store), SUITE.to_owned())).copied()
+    }
+
+    /// The slowest tests, a line for each store, the rest, what failed, and the sum alone on the last line.
+    pub(super) fn summary(&self, packages: &[String]) -> String {
+        let mut text = self.slowest();
+        let mut rest = self.all();
+        for (store, _) in STORES {
+            let line = match self.suite(store) {
+                Some(count) => {
+                    rest = rest.minus(count);
+                    count.to_string()
+                }
+                None if packages.contains(&crate_of(store)) => "has no suite".to_owned(),
+                None => "not yet built".to_owned(),
+            };
+            text += &format!("store {store:<9} {line}\n");
+        }
+        text += &format!("all the rest    {rest}\n");
+        for test in &self.failed_tests {
+            text += &format!("FAILED {test}\n");
+        }
+        text + &format!("\n{}\n", self.all())
+    }
+
+    fn slowest(&self) -> String {
+        let mut durations: Vec<&(String, Duration)> = self.durations.iter().collect();
+        durations.sort_by(|a, b| b.1.cmp(&a.1));
+        let lines = durations.iter().take(SLOWEST);
+        let lines: String =
+            lines.map(|(test, took)| format!("{:>6.1} s  {test}\n", took.as_secs_f64())).collect();
+        if lines.is_empty() { lines } else { format!("the slowest tests\n{lines}\n") }
+    }
+
+    pub(super) fn failures(&self, packages: &[String]) -> Vec<String> {
+        let mut failures = Vec::new();
+        let count = self.all();
+        if count.failed > 0 {
+            failures.push(format!("{} tests failed", count.failed));
+        }
+        for (store, _) in STORES.iter().filter(|(store, _)| packages.contains(&crate_of(store))) {
+            if self.suite(store).is_none_or(|count| count.total() == 0) {
+                failures.push(format!("the suite of the {store} store ran no test"));
+            }
+        }
+        failures
+    }
+}
+
+/// What a test program says of its failures, which is the last part of what it prints; all of it if it crashed.
+fn failures_of(output: &str) -> &str {
+    output.find("\nfailures:\n").map_or(output, |from| &output[from + 1..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packages(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn ended(package: &str, target: &str, success: bool, output: &str) -> Ended {
+        Ended {
+            program: super::super::program::named(package, target),
+            took: Duration::from_secs(1),
+            success,
+            output: output.into(),
+            durations: Vec::new(),
+        }
+    }
+
+    fn result(passed: usize, failed: usize, ignored: usize) -> String {
+        format!(
+            "test result: x. {passed} passed; {failed} failed; {ignored} ignored; 0 measured; finished in 1s\n"
+        )
+    }
+
+    fn good() -> Tally {
+        let mut tally = Tally::default();
+        tally.add(ended("ratchet-api", "ratchet_api", true, &result(7, 0, 1)));
+        tally.add(ended("ratchet-store-memory", "tck", true, &result(40, 0, 0)));
+        tally.add(ended("ratchet-store-postgres", "tck", true, &result(41, 0, 2)));
+        tally.add(ended("workspace", "documentation", true, &(result(3, 0, 0) + &result(1, 0, 0))));
+        tally
+    }
+
+    #[test]
+    fn two_suites_of_one_name_are_told_apart() {
+        let tally = good();
+        let packages = packages(&["ratchet-store-memory", "ratchet-store-postgres"]);
+        assert_eq!(
+            tally.summary(&packages),
+            "store memory    40 passed, 0 failed, 0 skipped\n\
+             store postgres  41 passed, 0 failed, 2 skipped\n\
+             store mongodb   not yet built\n\
+             store mysql     not yet built\n\
+             store sqlite    not yet built\n\
+             all the rest    11 passed, 0 failed, 1 skipped\n\
+             \n\
+             92 passed, 0 failed, 3 skipped\n"
+        );
+        assert!(tally.failures(&packages).is_empty());
+    }
+
+    #[test]
+    fn a_failed_test_is_named_and_fails_the_run() {
+        let mut tally = Tally::default();
+        let output = format!("test claim::a ... FAILED\n{}", result(39, 1, 0));
+        let line = tally.add(ended("ratchet-store-memory", "tck", false, &output));
+        assert!(line.ends_with("39 passed, 1 failed, 0 skipped, 1.0 s"), "{line}");
+        let packages = packages(&["ratchet-store-memory"]);
+        assert!(tally.summary(&packages).contains("FAILED ratchet-store-memory tck: claim::a\n"));
+        assert_eq!(tally.failures(&packages), ["1 tests failed"]);
+    }
+
+    #[test]
+    fn the_words_of_a_failure_are_kept_and_those_of_successes_are_not() {
+        let mut tally = Tally::default();
+        let output = format!(
+            "on purpose\ntest claim::a   ... FAILED\n\nfailures:\n---- claim::a ----\n1 is not 2\n{}",
+            result(39, 1, 0)
+        );
+        tally.add(ended("ratchet-store-memory", "tck", false, &output));
+        tally.add(ended("ratchet-store-postgres", "tck", true, &result(41, 0, 2)));
+        assert_eq!(tally.failed_tests, ["ratchet-store-memory tck: claim::a"]);
+        let words = "---- ratchet-store-memory tck\nfailures:\n---- claim::a ----\n1 is not 2\n";
+        assert!(tally.output.starts_with(words), "{}", tally.output);
+        assert!(!tally.output.contains("on purpose") && !tally.output.contains("postgres"));
+    }
+
+    #[test]
+    fn a_program_that_crashes_counts_as_a_failure() {
+        for (success, output) in [
+            (false, "error: process abort signal\n".to_owned()),
+            // After its last test.
+            (false, result(40, 0, 0)),
+            (true, "says nothing\n".to_owned()),
+        ] {
+            let mut tally = Tally::default();
+            tally.add(ended("ratchet-store-memory", "tck", success, &output));
+            assert_eq!(tally.failed_tests, ["ratchet-store-memory tck: ended without a result"], "{output}");
+            assert_eq!(tally.failures(&packages(&["ratchet-store-memory"])), ["1 tests failed"]);
+        }
+    }
+
+    #[test]
+    fn a_program_without_tests_is_no_failure() {
+        let mut tally = Tally::default();
+        tally.add(ended("ratchet-store-memory", "ratchet_store_memory", true, &result(0, 0, 0)));
+        assert_eq!(tally.failed_tests, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_store_whose_suite_runs_nothing_fails_the_run() {
+        let failures = good().failures(&packages(&["ratchet-store-mongodb"]));
+        assert_eq!(failures, ["the suite of the mongodb store ran no test"]);
+    }
+
+    #[test]
+    fn the_slowest_tests_are_named_first() {
+        let mut tally = Tally::default();
+        let mut slow = ended("ratchet-suite", "memory", true, &result(2, 0, 0));
+        slow.durations =
+            vec![("a".into(), Duration::from_millis(1500)), ("b".into(), Duration::from_secs(12))];
+        tally.add(slow);
+        let expected =
+            "the slowest tests\n  12.0 s  ratchet-suite memory: b\n   1.5 s  ratchet-suite memory: a\n\n";
+        assert!(tally.summary(&[]).starts_with(expected), "{}", tally.summary(&[]));
+    }
+}
