@@ -86,6 +86,10 @@ fn main() -> ExitCode {
     }
 }
 
+/// What every build of all crates is told, whether it checks, documents or tests: with other features, dependencies would
+/// be built once more. The command line has every driver: the stores are built anyway.
+const EVERYTHING: [&str; 3] = ["--workspace", "--features", "ratchet-cli/postgres,ratchet-cli/mongodb"];
+
 /// The cargo that runs us.
 fn cargo() -> process::Command {
     process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))

@@ -13,8 +13,6 @@ use serde_json::Value;
 use super::durations::{durations, listed};
 use crate::{servers::Running, tck::output};
 
-/// The command line is tested with every driver: the stores are built anyway.
-const DRIVERS: [&str; 2] = ["--features", "ratchet-cli/postgres,ratchet-cli/mongodb"];
 /// Tells tests that they may take longer.
 const LONG: &str = "RATCHET_LONG";
 /// What all examples in the documentation count as.
@@ -75,8 +73,8 @@ pub(super) struct Ended {
 /// Builds every test.
 pub(super) fn build(workspace: &Path) -> Result<Vec<Program>> {
     let mut child = crate::cargo()
-        .args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"])
-        .args(DRIVERS)
+        .args(["test", "--no-run", "--message-format=json-render-diagnostics"])
+        .args(crate::EVERYTHING)
         .current_dir(workspace)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -171,7 +169,7 @@ impl Program {
     fn command(&self, setting: &Setting<'_>) -> Command {
         let Some(executable) = &self.executable else {
             let mut command = crate::cargo();
-            command.args(["test", "--doc", "--workspace", "--no-fail-fast"]).args(DRIVERS);
+            command.args(["test", "--doc", "--no-fail-fast"]).args(crate::EVERYTHING);
             command.current_dir(&self.folder);
             return command;
         };

@@ -34,12 +34,14 @@ pub(crate) fn verify(workspace: &Path) -> Result<()> {
     ddl_rules(workspace, &mut report);
     text_rules(workspace, &mut report);
     report.rule("clippy without warnings", "mend the code, or run `cargo xtask fix`", || {
-        let args = ["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
-        tool(cargo(workspace).args(args))
+        let mut clippy = cargo(workspace);
+        clippy.args(["clippy", "--locked", "--all-targets"]).args(crate::EVERYTHING);
+        tool(clippy.args(["--", "-D", "warnings"]))
     });
     report.rule("documentation without warnings", "mend the comments that it names", || {
-        let args = ["doc", "--locked", "--workspace", "--no-deps"];
-        tool(cargo(workspace).args(args).env("RUSTDOCFLAGS", "-D warnings"))
+        let mut doc = cargo(workspace);
+        doc.args(["doc", "--locked", "--no-deps"]).args(crate::EVERYTHING);
+        tool(doc.env("RUSTDOCFLAGS", "-D warnings"))
     });
     report.verdict()
 }
