@@ -450,14 +450,14 @@ mod on_postgres {
     use super::{json, refused, run, said, shop, text};
     use ratchet_api::Submission;
     use ratchet_api::store::JobBulkStore as _;
+    use ratchet_servers::Server;
     use ratchet_store_core::{Dialect, Namespace, Statement};
     use ratchet_store_postgres::{PostgresOptions, PostgresStore};
     use sqlx::{Connection as _, PgConnection};
 
     #[tokio::test]
     async fn a_schema_that_is_not_migrated_is_refused_with_advice_until_it_is() {
-        let url = std::env::var("RATCHET_TEST_POSTGRES_URL")
-            .expect("RATCHET_TEST_POSTGRES_URL is set by `eval \"$(cargo xtask servers env)\"`");
+        let url = ratchet_servers::url(Server::Postgres).unwrap_or_else(|error| panic!("{error}"));
         let schema = format!("cli_{}", ratchet_api::JobId::generate().as_uuid().simple());
         let on = |arguments: &[&'static str]| [arguments, &["--schema", schema.clone().leak()]].concat();
 
@@ -498,8 +498,8 @@ mod on_postgres {
 #[cfg(feature = "mongodb")]
 #[test]
 fn a_mongodb_without_collections_is_refused_with_advice() {
-    let url = std::env::var("RATCHET_TEST_MONGODB_URL")
-        .expect("RATCHET_TEST_MONGODB_URL is set by `eval \"$(cargo xtask servers env)\"`");
+    let url =
+        ratchet_servers::url(ratchet_servers::Server::Mongodb).unwrap_or_else(|error| panic!("{error}"));
     for command in [&["status"][..], &["jobs", "list"], &["dlq", "list"], &["queues"]] {
         let error = refused(&url, &[command, &["--schema", "cli_nobody_made_this"]].concat());
         assert!(error.contains("run `ratchet migrate`"), "{error}");

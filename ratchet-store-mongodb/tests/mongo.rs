@@ -16,6 +16,7 @@ use ratchet_api::{
     JobPriority, JobStatus, JsonText, LockName, NewJob, NodeInfo, Outcome, Owner, Run, Sanitized, StoreClock,
     Submission, Verdict,
 };
+use ratchet_servers::Server;
 use ratchet_store_mongodb::{MongoOptions, MongoStore};
 
 const LEASE: Duration = Duration::from_secs(3600);
@@ -30,9 +31,7 @@ struct Place {
 impl Place {
     async fn open(clock: StoreClock) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let url = std::env::var("RATCHET_TEST_MONGODB_URL").expect(
-            r#"RATCHET_TEST_MONGODB_URL is set: run `cargo xtask servers up` and `eval "$(cargo xtask servers env)"`"#,
-        );
+        let url = ratchet_servers::url(Server::Mongodb).unwrap_or_else(|error| panic!("{error}"));
         let name = format!("ratchet_own_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
         let database = Client::with_uri_str(&url).await.expect("the address is one").database(&name);
         let options = MongoOptions { database: name, clock, ..MongoOptions::default() };

@@ -12,10 +12,9 @@ use mongodb::bson::{Document, Uuid, doc};
 use mongodb::{Client, Database};
 use ratchet_api::store::JobStore;
 use ratchet_api::{JobId, StoreClock, StoreError, StoreErrorKind, StoreResult};
+use ratchet_servers::Server;
 use ratchet_store_mongodb::{MongoOptions, MongoStore};
 use ratchet_tck::{Namespace, Spoil, StoreHarness, Suite};
-
-const URL: &str = "RATCHET_TEST_MONGODB_URL";
 
 #[derive(Clone, Default)]
 struct MongoHarness {
@@ -72,10 +71,8 @@ impl StoreHarness for MongoHarness {
 }
 
 fn url() -> StoreResult<String> {
-    std::env::var(URL).map_err(|_| {
-        let advice = r#"run `cargo xtask servers up` and `eval "$(cargo xtask servers env)"`"#;
-        StoreError::new(StoreErrorKind::Unavailable, "connect", format!("{URL} is not set: {advice}"))
-    })
+    ratchet_servers::url(Server::Mongodb)
+        .map_err(|error| StoreError::new(StoreErrorKind::Unavailable, "connect", error.to_string()))
 }
 
 async fn database(name: &str) -> StoreResult<Database> {

@@ -8,11 +8,12 @@ use std::thread;
 
 use common::harness::PgHarness;
 use common::node::{LEASE, Node, insert};
-use common::{POOLED_URL, pooled_url};
+use common::pooled_url;
 use ratchet_api::store::{
     ClaimRequest, JobClaimStore as _, JobCrudStore as _, JobTerminalStore as _, NodeStore as _,
 };
 use ratchet_api::{End, Enlist as _, Inserted, JobId, NodeInfo, Outcome, Owner, StoreErrorKind, Submission};
+use ratchet_servers::Server;
 use ratchet_store_postgres::{Pooler, PostgresStore};
 use ratchet_tck::fixture::job;
 use ratchet_tck::{StoreHarness, cases, run_case};
@@ -25,7 +26,7 @@ const AT_ONCE: usize = 4;
 #[test]
 fn the_whole_suite_passes() {
     let harness: Arc<dyn StoreHarness> =
-        Arc::new(PgHarness { variable: POOLED_URL, pooler: Pooler::Transaction });
+        Arc::new(PgHarness { server: Server::Pgbouncer, pooler: Pooler::Transaction });
     let left = Mutex::new(cases::all());
     let failed = Mutex::new(Vec::new());
     thread::scope(|scope| {

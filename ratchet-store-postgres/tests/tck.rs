@@ -5,6 +5,7 @@ mod common;
 use std::process::ExitCode;
 
 use common::harness::PgHarness;
+use ratchet_servers::Server;
 use ratchet_store_postgres::Pooler;
 use ratchet_tck::Suite;
 
@@ -12,6 +13,6 @@ use ratchet_tck::Suite;
 const NOT_YET_BUILT: &[&str] = &[];
 
 fn main() -> ExitCode {
-    let harness = PgHarness { variable: common::URL, pooler: Pooler::None };
+    let harness = PgHarness { server: Server::Postgres, pooler: Pooler::None };
     Suite::new(harness).not_yet_built(NOT_YET_BUILT).wakeups().main()
 }

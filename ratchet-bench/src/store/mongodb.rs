@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use async_trait::async_trait;
 use mongodb::Client;
 use ratchet_api::StoreClock;
 use ratchet_api::store::JobStore;
+use ratchet_servers::Server;
 use ratchet_store_mongodb::{MongoOptions, MongoStore};
 
 use super::{Bench, Place};
-
-const URL: &str = "RATCHET_TEST_MONGODB_URL";
 
 pub(super) struct Mongo {
     url: String,
@@ -19,7 +18,7 @@ pub(super) struct Mongo {
 
 impl Mongo {
     pub(super) fn open() -> Result<Self> {
-        Ok(Self { url: std::env::var(URL).with_context(|| format!("{URL} is not set"))? })
+        Ok(Self { url: ratchet_servers::url(Server::Mongodb)? })
     }
 }
 

@@ -55,7 +55,7 @@ fn migrate(place: &Place, line: &Cut) -> Prey {
         }
         _ => place.mysql().host(&host).port(port).ssl_mode(MySqlSslMode::Disabled).to_url_lossy(),
     };
-    let environment = [(place.product.variable(), url.to_string())];
+    let environment = [(place.product.server().variable(), url.to_string())];
     victim::start_with(place, &text::of(place.product).migrations(), &environment)
 }
 

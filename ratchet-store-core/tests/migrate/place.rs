@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_servers::Server;
 use ratchet_store_core::migrate::Scripts;
 use ratchet_store_core::{Dialect, Namespace, SchemaMigrator, Statement};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
@@ -48,18 +49,18 @@ impl Product {
         self.dialect() != Dialect::MySql
     }
 
-    /// The variable that says where the server is.
-    pub(crate) fn variable(self) -> String {
-        format!("RATCHET_TEST_{}_URL", self.name().to_uppercase())
+    /// The server of a product that has one.
+    pub(crate) fn server(self) -> Server {
+        match self {
+            Self::Postgres => Server::Postgres,
+            Self::MySql => Server::Mysql,
+            Self::MariaDb => Server::Mariadb,
+            Self::Sqlite => panic!("SQLite has no server"),
+        }
     }
 
     fn url(self) -> String {
-        let variable = self.variable();
-        std::env::var(&variable).unwrap_or_else(|_| {
-            panic!(
-                "{variable} is not set; run `cargo xtask test`, or set it as `cargo xtask servers env` says"
-            )
-        })
+        ratchet_servers::url(self.server()).unwrap_or_else(|error| panic!("{error}"))
     }
 }
 

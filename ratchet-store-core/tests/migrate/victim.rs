@@ -61,7 +61,7 @@ pub(crate) fn start(place: &Place, files: &[(&str, &'static str)]) -> Prey {
 pub(crate) fn start_with(
     place: &Place,
     files: &[(&str, &'static str)],
-    environment: &[(String, String)],
+    environment: &[(&str, String)],
 ) -> Prey {
     let file = place.file().display().to_string();
     let mut order = vec![place.product.name(), place.name.as_str(), file.as_str()];

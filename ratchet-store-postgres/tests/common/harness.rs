@@ -5,21 +5,22 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ratchet_api::store::JobStore;
 use ratchet_api::{JobId, StoreClock, StoreError, StoreResult};
+use ratchet_servers::Server;
 use ratchet_store_postgres::{Namespace as Schema, Pooler, PostgresOptions, PostgresStore};
 use ratchet_tck::{Namespace, Spoil, StoreHarness};
 use sqlx::{Connection as _, PgConnection};
 
-use super::{drop_schema, try_url, url};
+use super::{drop_schema, url};
 
-/// Stores on the server that this variable names.
+/// Stores on PostgreSQL or on PgBouncer.
 pub(crate) struct PgHarness {
-    pub(crate) variable: &'static str,
+    pub(crate) server: Server,
     pub(crate) pooler: Pooler,
 }
 
 impl PgHarness {
     fn url(&self) -> StoreResult<String> {
-        try_url(self.variable).map_err(|advice| StoreError::invalid("connect", advice))
+        ratchet_servers::url(self.server).map_err(|error| StoreError::invalid("connect", error.to_string()))
     }
 }
 

@@ -6,33 +6,19 @@ pub(crate) mod harness;
 pub(crate) mod node;
 pub(crate) mod proxy;
 
+use ratchet_servers::Server;
 use ratchet_store_core::{Dialect, Statement};
 use ratchet_store_postgres::{Namespace, PostgresOptions, PostgresStore};
 use sqlx::{Connection as _, PgConnection};
 
-/// Names the server.
-pub(crate) const URL: &str = "RATCHET_TEST_POSTGRES_URL";
-
-/// Names PgBouncer before it.
-pub(crate) const POOLED_URL: &str = "RATCHET_TEST_PGBOUNCER_URL";
-
-/// Where the server is.
+/// The URL of PostgreSQL.
 pub(crate) fn url() -> String {
-    try_url(URL).unwrap_or_else(|advice| panic!("{advice}"))
+    ratchet_servers::url(Server::Postgres).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Where PgBouncer is.
+/// The URL of PgBouncer in front of it.
 pub(crate) fn pooled_url() -> String {
-    try_url(POOLED_URL).unwrap_or_else(|advice| panic!("{advice}"))
-}
-
-/// The value of such a variable; the error says how to have one.
-pub(crate) fn try_url(variable: &str) -> Result<String, String> {
-    std::env::var(variable).map_err(|_| {
-        format!(
-            "{variable} is not set; run `cargo xtask servers up` and `eval \"$(cargo xtask servers env)\"`"
-        )
-    })
+    ratchet_servers::url(Server::Pgbouncer).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A schema with the tables of a store.

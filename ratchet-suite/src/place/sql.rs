@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use ratchet_api::StoreClock;
 use ratchet_api::store::JobStore;
+use ratchet_servers::Server;
 use ratchet_store_core::{Dialect, Statement};
 use ratchet_store_postgres::{Namespace, PostgresOptions, PostgresStore};
 use ratchet_store_sqlite::{Durability, SqliteOptions, SqliteStore};
@@ -33,7 +34,7 @@ impl Place for File {
     }
 }
 
-/// In a schema of the PostgreSQL at `RATCHET_TEST_POSTGRES_URL`.
+/// In a schema of the PostgreSQL for tests.
 pub fn postgres() -> BoxFuture<'static, Box<dyn Place>> {
     Box::pin(async {
         let schema = Schema::default();
@@ -53,12 +54,9 @@ impl Default for Schema {
     }
 }
 
-/// Where the PostgreSQL of the tests is.
+/// The URL of the PostgreSQL for tests.
 pub fn postgres_url() -> String {
-    const URL: &str = "RATCHET_TEST_POSTGRES_URL";
-    std::env::var(URL).unwrap_or_else(|_| {
-        panic!("{URL} is not set; run `cargo xtask servers up postgres` and `eval \"$(cargo xtask servers env)\"`")
-    })
+    ratchet_servers::url(Server::Postgres).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[async_trait]

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use async_trait::async_trait;
 use ratchet_api::JobId;
 use ratchet_api::store::JobStore;
+use ratchet_servers::Server;
 use ratchet_store_core::{Dialect, Statement};
 use ratchet_store_postgres::{Namespace, PostgresOptions, PostgresStore};
 use sqlx::postgres::PgConnectOptions;
@@ -14,8 +15,6 @@ use uuid::Uuid;
 
 use super::{Change, RECORDED, Recorded, Witness, hold, recorded};
 use crate::proxy::Proxy;
-
-const URL: &str = "RATCHET_TEST_POSTGRES_URL";
 
 /// A schema with a name of its own.
 pub(crate) struct Postgres {
@@ -29,8 +28,7 @@ pub(crate) struct Postgres {
 
 impl Postgres {
     pub(crate) async fn make() -> Result<Self> {
-        let url =
-            std::env::var(URL).with_context(|| format!("{URL} is not set; use `cargo xtask torture`"))?;
+        let url = ratchet_servers::url(Server::Postgres)?;
         let name = format!("torture_{:016x}", rand::random::<u64>());
         let schema = Namespace::schema(&name)?;
         PostgresStore::migrator(&url, schema.clone())?.migrate(|_| {}).await?;

@@ -24,7 +24,7 @@ pub(crate) const CRATES: [&str; 8] = [
     "ratchet-tck",
 ];
 /// Crates that only have to be there, because a manifest names them.
-const NAMED: [&str; 1] = ["ratchet-store-postgres"];
+const NAMED: [&str; 2] = ["ratchet-servers", "ratchet-store-postgres"];
 /// What tests read beside the crates.
 pub(crate) const TEXTS: &str = "ddl";
 const VERBATIM: [&str; 2] = ["Cargo.lock", "rust-toolchain.toml"];

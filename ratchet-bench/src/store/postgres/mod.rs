@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use async_trait::async_trait;
 use ratchet_api::store::{ClaimRequest, JobStore};
 use ratchet_api::{JobId, StoreClock};
+use ratchet_servers::Server;
 use ratchet_store_core::{Dialect, Statement};
 use ratchet_store_postgres::{Namespace, PostgresOptions, PostgresStore};
 use sqlx::postgres::PgConnectOptions;
@@ -28,8 +29,6 @@ use crate::lane::Lane;
 use crate::latency::WakeProbe;
 use crate::usage::family_cpu;
 
-const URL: &str = "RATCHET_TEST_POSTGRES_URL";
-
 pub(super) struct Postgres {
     url: String,
     side: Mutex<PgConnection>,
@@ -39,7 +38,7 @@ pub(super) struct Postgres {
 
 impl Postgres {
     pub(super) async fn open() -> Result<Self> {
-        let url = std::env::var(URL).with_context(|| format!("{URL} is not set"))?;
+        let url = ratchet_servers::url(Server::Postgres)?;
         let mut side = PgConnection::connect(&url).await?;
         let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut side).await?;
         let is_here =
