@@ -1,6 +1,7 @@
 //! Project commands: `cargo xtask --help`.
 
 mod bench;
+mod cargo;
 mod contracts;
 mod mutants;
 mod requirements;
@@ -12,10 +13,12 @@ mod verify;
 
 use std::{
     path::{Path, PathBuf},
-    process::{self, ExitCode},
+    process::ExitCode,
 };
 
 use clap::{Parser, Subcommand};
+
+use self::cargo::cargo;
 
 /// Project commands of Ratchet
 #[derive(Debug, Parser)]
@@ -84,15 +87,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// What every build of all crates is told, whether it checks, documents or tests: with other features, dependencies would
-/// be built once more. The command line has every driver: the stores are built anyway.
-const EVERYTHING: [&str; 3] = ["--workspace", "--features", "ratchet-cli/postgres,ratchet-cli/mongodb"];
-
-/// The cargo that runs us.
-fn cargo() -> process::Command {
-    process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
 /// The root of the checkout that the command was given in, not of the one that it was built in:

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::{
+    cargo,
     servers::{self, Running},
     test::STORES,
 };
@@ -60,16 +61,15 @@ fn torture(command: &TortureCommand, running: &[Running], workspace: &Path) -> R
         _ => None,
     };
     let jobs = command.jobs.unwrap_or(faults * 50);
-    let status = crate::cargo()
-        .args(["run", "--quiet", "--package", "ratchet-torture", "--", "run"])
+    let status = cargo::program(workspace, "ratchet-torture")?
+        .arg("run")
         .args(["--store", &command.store, "--scenario", &command.scenario])
         .args(["--seed", &command.seed.to_string(), "--faults", &faults.to_string()])
         .args(["--jobs", &jobs.to_string(), "--lease-ms", &command.lease_ms.to_string()])
         .envs(running.iter().map(Running::variable))
         .envs(faketime.map(|library| ("RATCHET_FAKETIME", library)))
-        .current_dir(workspace)
         .status()
-        .context("cannot run cargo")?;
+        .context("cannot run ratchet-torture")?;
     match status.success() {
         true => Ok(()),
         false => bail!("{} did not survive {}", command.store, command.scenario),

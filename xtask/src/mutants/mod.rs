@@ -226,11 +226,14 @@ fn prepare(
         workers.push(Worker::new(scratch, cores, running));
     }
     if let [first, others @ ..] = workers.as_slice()
-        && others.iter().any(|other| !other.is_warm())
+        && workers.iter().any(|worker| !worker.is_warm())
     {
         println!("building the suites once for all workers");
+        // What runs now was built where everything else was.
+        let built = std::env::current_exe()?;
+        built.parent().and_then(Path::parent).map_or(Ok(()), |target| first.take_over(target))?;
         first.warm_up(suites)?;
-        others.iter().try_for_each(|other| other.take_over(first))?;
+        others.iter().try_for_each(|other| other.take_over(&first.target()))?;
     }
     Ok(workers)
 }

@@ -7,13 +7,14 @@ use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use anyhow::{Context, Result};
 use toml::{Table, Value};
 
 /// The crates that the suites need.
-pub(crate) const CRATES: [&str; 8] = [
+const CRATES: [&str; 8] = [
     "ratchet-api",
     "ratchet-core",
     "ratchet-macros",
@@ -25,8 +26,13 @@ pub(crate) const CRATES: [&str; 8] = [
 ];
 /// Crates that only have to be there, because a manifest names them.
 const NAMED: [&str; 2] = ["ratchet-servers", "ratchet-store-postgres"];
+/// The crate with the features of all dependencies: built together with it, they are those of the whole workspace, which
+/// have been built already. Only its manifest is copied.
+const FEATURES: &str = "xtask";
 /// What tests read beside the crates.
-pub(crate) const TEXTS: &str = "ddl";
+const TEXTS: &str = "ddl";
+/// The parts of a target folder that hold what was built.
+const BUILT: [&str; 3] = [".fingerprint", "build", "deps"];
 const VERBATIM: [&str; 2] = ["Cargo.lock", "rust-toolchain.toml"];
 
 /// One copy.
@@ -57,6 +63,9 @@ impl Scratch {
         for name in CRATES.into_iter().chain(NAMED).chain([TEXTS]) {
             mirror(&workspace.join(name), &sources.join(name))?;
         }
+        let features = Path::new(FEATURES).join("Cargo.toml");
+        write_if_changed(&sources.join(&features), &fs::read(workspace.join(features))?)?;
+        write_if_changed(&sources.join(FEATURES).join("src/main.rs"), b"fn main() {}\n")?;
         let root = fs::read_to_string(workspace.join("Cargo.toml"))?;
         write_if_changed(&sources.join("Cargo.toml"), manifest(&root)?.as_bytes())?;
         for name in VERBATIM {
@@ -65,17 +74,19 @@ impl Scratch {
         Ok(())
     }
 
-    /// Takes over what another copy has built, so that dependencies are built once.
-    pub(crate) fn take_over_build(&self, other: &Self) -> Result<()> {
-        if self.target().exists() {
+    /// Takes over what another target folder holds, so that dependencies are not built once more. Files are linked, not
+    /// copied: cargo leaves those of a dependency alone, and those of our crates have other names in every copy.
+    pub(crate) fn take_over_build(&self, other: &Path) -> Result<()> {
+        const PROFILE: &str = "debug";
+        if self.target().exists() || !other.join(PROFILE).is_dir() {
             return Ok(());
         }
-        let status = std::process::Command::new("cp")
-            .args(["-a", "--"])
-            .args([other.target(), self.target()])
-            .status()
-            .context("cannot run cp")?;
-        anyhow::ensure!(status.success(), "cannot copy {}", other.target().display());
+        let to = self.target().join(PROFILE);
+        fs::create_dir_all(&to)?;
+        for part in BUILT.map(|part| other.join(PROFILE).join(part)).iter().filter(|part| part.is_dir()) {
+            let status = Command::new("cp").args(["-al", "--"]).arg(part).arg(&to).status();
+            anyhow::ensure!(status.context("cannot run cp")?.success(), "cannot link {}", part.display());
+        }
         Ok(())
     }
 }
@@ -84,7 +95,8 @@ impl Scratch {
 fn manifest(root: &str) -> Result<String> {
     let mut root: Table = root.parse().context("the root Cargo.toml")?;
     let workspace = root.get_mut("workspace").and_then(Value::as_table_mut).context("no [workspace]")?;
-    workspace.insert("members".into(), CRATES.map(Value::from).to_vec().into());
+    let members: Vec<Value> = CRATES.into_iter().chain([FEATURES]).map(Value::from).collect();
+    workspace.insert("members".into(), members.into());
     let profile: Table = "[dev]\ndebug = 0\nincremental = true".parse()?;
     root.insert("profile".into(), profile.into());
     Ok(toml::to_string(&root)?)
@@ -135,9 +147,30 @@ mod tests {
                     [workspace.dependencies]\nserde = \"1\"\n[profile.dev]\ndebug = 1\n";
         let reduced: Table = manifest(root).unwrap().parse().unwrap();
         let members = reduced["workspace"]["members"].as_array().unwrap();
-        assert_eq!(members.iter().filter_map(Value::as_str).collect::<Vec<_>>(), CRATES);
+        let copied: Vec<&str> = CRATES.into_iter().chain([FEATURES]).collect();
+        assert_eq!(members.iter().filter_map(Value::as_str).collect::<Vec<_>>(), copied);
         assert_eq!(reduced["workspace"]["dependencies"]["serde"].as_str(), Some("1"));
         assert_eq!(reduced["profile"]["dev"]["debug"].as_integer(), Some(0));
+    }
+
+    #[test]
+    fn a_build_is_taken_over_once_and_without_its_lock() {
+        let folder = std::env::temp_dir().join(format!("xtask-build-{}", std::process::id()));
+        let built = folder.join("target");
+        fs::create_dir_all(built.join("debug/deps")).unwrap();
+        fs::write(built.join("debug/deps/liba.rlib"), "a").unwrap();
+        fs::write(built.join("debug/.cargo-lock"), "").unwrap();
+        let scratch = Scratch::new(&folder, 0);
+        scratch.take_over_build(&folder.join("nowhere")).unwrap();
+        assert!(!scratch.target().exists());
+        scratch.take_over_build(&built).unwrap();
+        assert!(scratch.target().join("debug/deps/liba.rlib").is_file());
+        // Two builds would wait for each other.
+        assert!(!scratch.target().join("debug/.cargo-lock").exists());
+        fs::write(built.join("debug/deps/libb.rlib"), "b").unwrap();
+        scratch.take_over_build(&built).unwrap();
+        assert!(!scratch.target().join("debug/deps/libb.rlib").exists());
+        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::{
     bank::{Mutant, Suite},
     scratch::{Scratch, write_if_changed},
 };
-use crate::{servers::Running, tck::output::Results};
+use crate::{cargo::FEATURES, servers::Running, tck::output::Results};
 
 /// A suite that takes so many times as long as it does without a mutant hangs …
 const PATIENCE: u32 = 4;
@@ -95,9 +95,14 @@ impl Worker {
         suites.iter().try_for_each(|suite| self.build(*suite, cores).map(drop))
     }
 
-    /// Starts from what another has built.
-    pub(crate) fn take_over(&self, other: &Self) -> Result<()> {
-        self.scratch.take_over_build(&other.scratch)
+    /// Starts from what lies in another target folder.
+    pub(crate) fn take_over(&self, target: &Path) -> Result<()> {
+        self.scratch.take_over_build(target)
+    }
+
+    /// Where it builds.
+    pub(crate) fn target(&self) -> PathBuf {
+        self.scratch.target()
     }
 
     /// Tries one mutant. The copy is as before afterwards.
@@ -162,6 +167,7 @@ impl Worker {
         let output = crate::cargo()
             .args(["test", "--no-run", "--quiet", "--message-format=json"])
             .args(["--package", suite.package()])
+            .args(FEATURES)
             .args(suite.selection())
             .args(["--jobs", &cores.to_string()])
             .current_dir(self.scratch.sources())

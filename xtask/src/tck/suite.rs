@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use super::output::Results;
 use crate::{
+    cargo::FEATURES,
     servers::{self, Name, Running},
     test::{STORES, crate_of},
 };
@@ -53,7 +54,8 @@ fn run_all(
     let mut sound = true;
     for selection in selections {
         let mut command = crate::cargo();
-        command.args(["test", "--package", &crate_of(store), "--test", "tck", "--"]).args(selection);
+        command.args(["test", "--package", &crate_of(store), "--test", "tck"]).args(FEATURES);
+        command.arg("--").args(selection);
         command.envs(running.iter().map(Running::variable));
         let (part, success) = stream(command.current_dir(workspace))?;
         results.extend(part);

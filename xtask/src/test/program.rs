@@ -7,11 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use anyhow::{Context, Result};
 
 use super::durations::{durations, listed};
-use crate::{servers::Running, tck::output};
+use crate::{
+    cargo::{self, Built, EVERYTHING, cargo},
+    servers::Running,
+    tck::output,
+};
 
 /// Tells tests that they may take longer.
 const LONG: &str = "RATCHET_LONG";
@@ -72,37 +75,20 @@ pub(super) struct Ended {
 
 /// Builds every test.
 pub(super) fn build(workspace: &Path) -> Result<Vec<Program>> {
-    let mut child = crate::cargo()
-        .args(["test", "--no-run", "--message-format=json-render-diagnostics"])
-        .args(crate::EVERYTHING)
-        .current_dir(workspace)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cannot run cargo test")?;
-    let mut programs = Vec::new();
-    let output = child.stdout.take().context("no output of cargo test")?;
-    for line in BufReader::new(output).lines() {
-        let message: Value = serde_json::from_str(&line?).unwrap_or_default();
-        programs.extend(Program::from_message(&message));
-    }
-    if !child.wait()?.success() {
-        bail!("the tests do not compile");
-    }
+    let mut command = cargo();
+    command.args(["test", "--no-run"]).args(EVERYTHING).current_dir(workspace);
+    let built = cargo::build(&mut command)?.into_iter().filter(|built| built.is_test);
+    let mut programs = built.map(Program::new).collect::<Result<Vec<_>>>()?;
     programs.push(Program::documentation(workspace));
     Ok(programs)
 }
 
 impl Program {
-    /// The test program that a message of cargo tells of.
-    fn from_message(message: &Value) -> Option<Self> {
-        let executable = PathBuf::from(message["executable"].as_str()?);
-        let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
+    fn new(built: Built) -> Result<Self> {
+        let Built { executable, target, folder, .. } = built;
         // The folder of a crate has the crate's name.
-        let package = folder.file_name()?.to_str()?.to_owned();
-        let target = message["target"]["name"].as_str()?.to_owned();
-        let is_test = message["profile"]["test"].as_bool()?;
-        is_test.then_some(Self { package, target, executable: Some(executable), folder })
+        let package = folder.file_name().and_then(|name| name.to_str()).context("a crate without a name")?;
+        Ok(Self { package: package.to_owned(), target, executable: Some(executable), folder })
     }
 
     fn documentation(workspace: &Path) -> Self {
@@ -168,8 +154,8 @@ impl Program {
     /// The command, as cargo would run it.
     fn command(&self, setting: &Setting<'_>) -> Command {
         let Some(executable) = &self.executable else {
-            let mut command = crate::cargo();
-            command.args(["test", "--doc", "--no-fail-fast"]).args(crate::EVERYTHING);
+            let mut command = cargo();
+            command.args(["test", "--doc", "--no-fail-fast"]).args(EVERYTHING);
             command.current_dir(&self.folder);
             return command;
         };
@@ -200,23 +186,17 @@ pub(super) fn named(package: &str, target: &str) -> Program {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use serde_json::json;
-
     use super::*;
 
     #[test]
-    fn cargos_message_tells_which_crate_a_program_belongs_to() {
-        let message = json!({
-            "executable": "/t/debug/deps/tck-1", "manifest_path": "/w/ratchet-store-memory/Cargo.toml",
-            "target": {"name": "tck"}, "profile": {"test": true},
-        });
-        let program = Program::from_message(&message).unwrap();
-        assert_eq!(program.to_string(), "ratchet-store-memory tck");
-        assert_eq!(program.folder, Path::new("/w/ratchet-store-memory"));
-        let mut other = message.clone();
-        other["profile"]["test"] = json!(false);
-        assert_eq!(Program::from_message(&other), None);
-        assert_eq!(Program::from_message(&json!({"reason": "build-finished"})), None);
+    fn a_program_belongs_to_the_crate_of_its_folder() {
+        let built = Built {
+            executable: "/t/debug/deps/tck-1".into(),
+            target: "tck".into(),
+            folder: "/w/ratchet-store-memory".into(),
+            is_test: true,
+        };
+        assert_eq!(Program::new(built).unwrap().to_string(), "ratchet-store-memory tck");
     }
 
     #[test]

@@ -35,12 +35,12 @@ pub(crate) fn verify(workspace: &Path) -> Result<()> {
     text_rules(workspace, &mut report);
     report.rule("clippy without warnings", "mend the code, or run `cargo xtask fix`", || {
         let mut clippy = cargo(workspace);
-        clippy.args(["clippy", "--locked", "--all-targets"]).args(crate::EVERYTHING);
+        clippy.args(["clippy", "--locked", "--all-targets"]).args(crate::cargo::EVERYTHING);
         tool(clippy.args(["--", "-D", "warnings"]))
     });
     report.rule("documentation without warnings", "mend the comments that it names", || {
         let mut doc = cargo(workspace);
-        doc.args(["doc", "--locked", "--no-deps"]).args(crate::EVERYTHING);
+        doc.args(["doc", "--locked", "--no-deps"]).args(crate::cargo::EVERYTHING);
         tool(doc.env("RUSTDOCFLAGS", "-D warnings"))
     });
     report.verdict()

@@ -1,0 +1,100 @@
+//! Calls of cargo, all of them with the same features.
+//!
+//! Cargo compiles a dependency again for every other set of features, and then all that is built on it. So each call that
+//! builds names either every crate, or [`FEATURES`] beside the crate that it is about.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+/// All crates. The command line has every driver: the stores are built anyway.
+pub(crate) const EVERYTHING: [&str; 3] =
+    ["--workspace", "--features", "ratchet-cli/postgres,ratchet-cli/mongodb"];
+
+/// This crate, whose manifest asks for the features that the whole workspace has.
+pub(crate) const FEATURES: [&str; 2] = ["--package", "xtask"];
+
+/// The cargo that runs us.
+pub(crate) fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// Builds something with the output of `command` on screen; returns the program behind each of cargo's messages that
+/// tells of one.
+pub(crate) fn build(command: &mut Command) -> Result<Vec<Built>> {
+    let mut child = command
+        .arg("--message-format=json-render-diagnostics")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot run cargo")?;
+    let mut built = Vec::new();
+    let output = child.stdout.take().context("no output of cargo")?;
+    for line in BufReader::new(output).lines() {
+        let message: Value = serde_json::from_str(&line?).unwrap_or_default();
+        built.extend(Built::from_message(&message));
+    }
+    match child.wait()?.success() {
+        true => Ok(built),
+        false => bail!("the sources do not compile"),
+    }
+}
+
+/// Builds the program that a crate is named after, and returns it as a command.
+pub(crate) fn program(workspace: &Path, package: &str) -> Result<Command> {
+    let mut command = cargo();
+    command.args(["build", "--package", package, "--bin", package]).args(FEATURES).current_dir(workspace);
+    let built = build(&mut command)?.pop().with_context(|| format!("cargo built no {package}"))?;
+    let mut command = Command::new(built.executable);
+    command.current_dir(workspace);
+    Ok(command)
+}
+
+/// A program that cargo built.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Built {
+    pub(crate) executable: PathBuf,
+    pub(crate) target: String,
+    /// The folder of its crate.
+    pub(crate) folder: PathBuf,
+    pub(crate) is_test: bool,
+}
+
+impl Built {
+    fn from_message(message: &Value) -> Option<Self> {
+        Some(Self {
+            executable: message["executable"].as_str()?.into(),
+            target: message["target"]["name"].as_str()?.to_owned(),
+            folder: Path::new(message["manifest_path"].as_str()?).parent()?.to_owned(),
+            is_test: message["profile"]["test"].as_bool()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_message_tells_of_a_program_and_its_crate() {
+        let message = json!({
+            "executable": "/t/debug/deps/tck-1", "manifest_path": "/w/ratchet-store-memory/Cargo.toml",
+            "target": {"name": "tck"}, "profile": {"test": true},
+        });
+        let expected = Built {
+            executable: "/t/debug/deps/tck-1".into(),
+            target: "tck".into(),
+            folder: "/w/ratchet-store-memory".into(),
+            is_test: true,
+        };
+        assert_eq!(Built::from_message(&message), Some(expected));
+        assert_eq!(Built::from_message(&json!({"reason": "build-finished"})), None);
+    }
+}
