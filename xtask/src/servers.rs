@@ -7,13 +7,10 @@ use clap::{
     Args, Subcommand,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
+use ratchet_servers::start::{down, print_env, up};
 pub(crate) use ratchet_servers::{
-    Server as Name,
-    start::{Origin as RunningSince, Running, during, faketime},
-};
-use ratchet_servers::{
     Server,
-    start::{down, print_env, up},
+    start::{Origin, Running, during, faketime},
 };
 
 /// `cargo xtask servers …`

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use crate::{servers::Name, test::SHARED_SQL};
+use crate::{servers::Server, test::SHARED_SQL};
 
 /// Broken stores, by the areas of the conformance suite.
 const STORES: &str = "ratchet-tck/mutants";
@@ -100,7 +100,7 @@ impl Suite {
     }
 
     /// The servers that it needs.
-    pub(crate) const fn servers(self) -> &'static [Name] {
+    pub(crate) const fn servers(self) -> &'static [Server] {
         match self {
             Self::Migrate | Self::Ddl => SHARED_SQL.1,
             Self::Memory | Self::Api | Self::Core | Self::Engine | Self::Plans | Self::Sql => &[],

@@ -34,7 +34,7 @@ pub(crate) use self::{
     generated::Generated,
     lock::{History, Lock},
 };
-use crate::servers::{self, Name, Running};
+use crate::servers::{self, Running, Server};
 
 /// How many mutants are tried at once, unless told.
 pub(crate) const WORKERS: usize = 2;
@@ -207,8 +207,8 @@ fn try_on_copies(workspace: &Path, mut trials: Vec<Trial>, workers: usize) -> Re
 }
 
 /// What the suites need.
-fn servers_for(suites: &BTreeSet<Suite>) -> Vec<Name> {
-    let needed: BTreeSet<Name> = suites.iter().flat_map(|suite| suite.servers()).copied().collect();
+fn servers_for(suites: &BTreeSet<Suite>) -> Vec<Server> {
+    let needed: BTreeSet<Server> = suites.iter().flat_map(|suite| suite.servers()).copied().collect();
     needed.into_iter().collect()
 }
 
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn only_the_servers_of_the_chosen_suites_are_needed() {
         assert_eq!(servers_for(&BTreeSet::from([Suite::Memory, Suite::Sql])), []);
-        let every = [Name::Postgres, Name::Mysql, Name::Mariadb];
+        let every = [Server::Postgres, Server::Mysql, Server::Mariadb];
         assert_eq!(servers_for(&BTreeSet::from([Suite::Ddl, Suite::Api, Suite::Migrate])), every);
     }
 

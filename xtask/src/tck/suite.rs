@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use super::output::Results;
 use crate::{
     cargo::FEATURES,
-    servers::{self, Name, Running},
+    servers::{self, Running, Server},
     test::{STORES, crate_of},
 };
 
@@ -37,7 +37,7 @@ pub(crate) fn run(workspace: &Path, store: &str, filters: &[String]) -> Result<(
     Ok(())
 }
 
-fn servers_of(store: &str) -> Result<&'static [Name]> {
+fn servers_of(store: &str) -> Result<&'static [Server]> {
     let known = STORES.iter().find(|(name, _)| *name == store);
     let names = STORES.map(|(name, _)| name).join(", ");
     known.map(|(_, servers)| *servers).with_context(|| format!("there is no store `{store}`, only {names}"))
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn each_store_gets_its_servers() {
         assert_eq!(servers_of("memory").unwrap(), []);
-        assert_eq!(servers_of("mongodb").unwrap(), [Name::Mongodb]);
+        assert_eq!(servers_of("mongodb").unwrap(), [Server::Mongodb]);
         let error = servers_of("oracle").unwrap_err().to_string();
         assert_eq!(error, "there is no store `oracle`, only memory, postgres, mongodb, mysql, sqlite");
     }

@@ -23,20 +23,21 @@ use self::{
     program::{Ended, Program, Setting},
     tally::Tally,
 };
-use crate::servers::{self, Name, Running, RunningSince};
+use crate::servers::{self, Origin, Running, Server};
 
 /// The stores of the design, with the servers that their tests need.
-pub(crate) const STORES: [(&str, &[Name]); 5] = [
+pub(crate) const STORES: [(&str, &[Server]); 5] = [
     ("memory", &[]),
-    ("postgres", &[Name::Postgres]),
-    ("mongodb", &[Name::Mongodb]),
-    ("mysql", &[Name::Mysql, Name::Mariadb]),
+    ("postgres", &[Server::Postgres]),
+    ("mongodb", &[Server::Mongodb]),
+    ("mysql", &[Server::Mysql, Server::Mariadb]),
     ("sqlite", &[]),
 ];
 /// What the SQL stores share, with the servers that its own tests need.
-pub(crate) const SHARED_SQL: (&str, &[Name]) = ("core", &[Name::Postgres, Name::Mysql, Name::Mariadb]);
+pub(crate) const SHARED_SQL: (&str, &[Server]) =
+    ("core", &[Server::Postgres, Server::Mysql, Server::Mariadb]);
 /// What only the tests outside of the suite need.
-const POOLER: (&str, &[Name]) = ("postgres", &[Name::Pgbouncer]);
+const POOLER: (&str, &[Server]) = ("postgres", &[Server::Pgbouncer]);
 
 /// How many programs that wait run at once.
 const WAITING_AT_ONCE: usize = 3;
@@ -67,7 +68,7 @@ fn members(workspace: &Path) -> Result<Vec<String>> {
     Ok(packages.iter().filter_map(|package| package["name"].as_str().map(str::to_owned)).collect())
 }
 
-fn servers_for(packages: &[String]) -> Vec<Name> {
+fn servers_for(packages: &[String]) -> Vec<Server> {
     let users =
         STORES.iter().chain([&SHARED_SQL, &POOLER]).filter(|(store, _)| packages.contains(&crate_of(store)));
     let mut needed = Vec::new();
@@ -91,7 +92,7 @@ fn run(workspace: &Path, packages: &[String], running: &[Running], long: bool) -
     run_all(programs, &Setting::new(running, long)?, |ended| {
         println!("{}", tally.add(ended));
     })?;
-    let given = running.iter().filter(|server| server.origin == RunningSince::Given).count();
+    let given = running.iter().filter(|server| server.origin == Origin::Given).count();
     println!(
         "\n{} crates, {} servers ({given} given), built in {:.0} s, ran for {:.0} s",
         packages.len(),
@@ -155,16 +156,19 @@ mod tests {
     #[test]
     fn only_the_servers_of_stores_that_exist_are_needed() {
         assert_eq!(servers_for(&packages(&["ratchet-api", "ratchet-store-memory"])), []);
-        assert_eq!(servers_for(&packages(&["ratchet-store-mongodb"])), [Name::Mongodb]);
-        assert_eq!(servers_for(&packages(&["ratchet-store-mysql"])), [Name::Mysql, Name::Mariadb]);
-        assert_eq!(servers_for(&packages(&["ratchet-store-postgres"])), [Name::Postgres, Name::Pgbouncer]);
+        assert_eq!(servers_for(&packages(&["ratchet-store-mongodb"])), [Server::Mongodb]);
+        assert_eq!(servers_for(&packages(&["ratchet-store-mysql"])), [Server::Mysql, Server::Mariadb]);
+        assert_eq!(
+            servers_for(&packages(&["ratchet-store-postgres"])),
+            [Server::Postgres, Server::Pgbouncer]
+        );
     }
 
     #[test]
     fn what_the_sql_stores_share_needs_every_sql_server_and_none_twice() {
-        let every = [Name::Postgres, Name::Mysql, Name::Mariadb];
+        let every = [Server::Postgres, Server::Mysql, Server::Mariadb];
         assert_eq!(servers_for(&packages(&["ratchet-store-core"])), every);
         let both = servers_for(&packages(&["ratchet-store-core", "ratchet-store-postgres"]));
-        assert_eq!(both, [Name::Postgres, Name::Mysql, Name::Mariadb, Name::Pgbouncer]);
+        assert_eq!(both, [Server::Postgres, Server::Mysql, Server::Mariadb, Server::Pgbouncer]);
     }
 }
