@@ -19,7 +19,8 @@ const ELECTION_LIMIT: Duration = Duration::from_secs(30);
 
 /// Logs in and returns the version of the server.
 pub(crate) fn version(url: &str) -> Result<String> {
-    ask(TIMEOUT, async {
+    // The driver's own timeout comes first: its error says more.
+    ask(TIMEOUT * 2, async {
         let reply = admin(options(url).await?)?.run_command(doc! { "buildInfo": 1 }).await?;
         Ok(reply.get_str("version").unwrap_or("unknown").to_owned())
     })
