@@ -41,6 +41,7 @@ cases! { "coordinator" with Cluster;
     after_a_gap_notices_are_delivered_again: ["cluster.gap", "cluster.delivered"] [];
     nobody_is_called_after_a_shutdown: ["cluster.shutdown"] [];
     a_coordinator_that_is_shut_down_stays_harmless: ["cluster.shutdown", "cluster.best_effort"] [];
+    a_coordinator_that_is_dropped_releases_its_listeners: ["cluster.shutdown"] [];
 }
 
 /// How long a wakeup may take before it counts as lost: longer than any way to deliver one needs, however busy the machine.
@@ -306,4 +307,14 @@ async fn a_coordinator_that_is_shut_down_stays_harmless(cluster: Cluster) {
     tell(&cluster.coordinator().await, JobPriority::Normal).await;
     stays.hears_after(heard).await;
     assert_eq!(stops.calls(), before, "a node that has stopped was called");
+}
+
+async fn a_coordinator_that_is_dropped_releases_its_listeners(cluster: Cluster) {
+    let gone = cluster.listening().await;
+    let mut calls = gone.calls.subscribe();
+    drop(gone);
+    // Every listener owns a sender.
+    let released = async { while calls.changed().await.is_ok() {} };
+    let released = tokio::time::timeout(patience(), released).await;
+    assert!(released.is_ok(), "a listener outlives its node");
 }

@@ -33,6 +33,6 @@ pub trait ClusterCoordinator: Send + Sync + 'static {
     /// Stops listening and releases connections.
     ///
     /// # Contract
-    /// - `cluster.shutdown`: no listener is called afterwards.
+    /// - `cluster.shutdown`: no listener is called afterwards. A coordinator that is dropped releases its listeners too.
     async fn shutdown(&self) {}
 }

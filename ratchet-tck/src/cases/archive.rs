@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ratchet_api::store::{ArchiveFilter, Retention, RetryVerdict};
 use ratchet_api::{
-    ArchivedJob, End, HandBackReason, IdempotencyKey, Inserted, JobId, JobPriority, JobStatus, JobType,
-    JsonText, LogLevel, NewJob, NewLogLine, QueueName, Submission, Tag, TargetName,
+    ArchivedJob, End, Fingerprint, HandBackReason, IdempotencyKey, Inserted, JobId, JobPriority, JobStatus,
+    JobType, JsonText, LogLevel, NewDlqAlert, NewJob, NewLogLine, QueueName, Submission, Tag, TargetName,
 };
 
 use super::commit::{business_key, called_off, dead, handed_back, keyed, ran, recorded, retry, succeeded};
@@ -32,6 +32,7 @@ cases! { "archive";
     two_archivers_move_every_job_once: ["archive.moves"] [180];
     archiving_races_with_a_retry: ["archive.moves"] [];
     a_batch_goes_with_its_parent: ["archive.moves", "delete.ended", "purge_dlq.old_failures"] [];
+    what_belongs_to_other_jobs_stays: ["archive.moves", "delete.ended", "purge_dlq.old_failures"] [];
     a_tag_that_comes_late_outlives_no_job: ["archive.moves", "delete.ended", "purge_dlq.old_failures", "tag.added"] [];
 }
 
@@ -120,17 +121,17 @@ pub async fn jobs_stay_for_the_retention_of_their_status(fx: Fixture) {
     let canceled = ended_job(&node, job(), called_off()).await;
     let failed = ended_job(&node, job(), dead("boom")).await;
 
-    fx.advance(HOUR - millisecond);
-    assert_eq!(archive(&node, &retention, 10).await, 0);
-    fx.advance(2 * millisecond);
+    fx.advance(HOUR);
+    assert_eq!(archive(&node, &retention, 10).await, 0, "an hour old is not past an hour");
+    fx.advance(millisecond);
     assert_eq!(archive(&node, &retention, 10).await, 2);
     for id in [done, canceled] {
         assert_eq!(other.find(id).await, None);
     }
-    fx.advance(2 * HOUR - 2 * millisecond);
+    fx.advance(2 * HOUR - millisecond);
     assert_eq!(archive(&node, &retention, 10).await, 0);
     assert_eq!(other.status(failed).await, JobStatus::Failed);
-    fx.advance(2 * millisecond);
+    fx.advance(millisecond);
     assert_eq!(archive(&node, &retention, 10).await, 1);
     assert_eq!(other.find(failed).await, None);
 }
@@ -364,6 +365,47 @@ pub async fn a_batch_goes_with_its_parent(fx: Fixture) {
         assert_eq!(found, [None], "{way:?}");
         assert_eq!(node.store.batch_metrics(batch).await.expect("metrics answer"), None, "{way:?}");
     }
+}
+
+pub async fn what_belongs_to_other_jobs_stays(fx: Fixture) {
+    let (node, other) = (fx.node("a").await, fx.node("b").await);
+    for way in Way::ALL {
+        let neighbours = chain(&node, 2).await;
+        let doomed = node.insert(job()).await;
+        for (id, end) in [(neighbours[0], retry(Duration::ZERO)), (doomed, dead("boom"))] {
+            let claim = node.take(id).await;
+            let line =
+                NewLogLine { job: id, fence: claim.fence, level: LogLevel::Info, message: text("hello") };
+            node.store.append_logs(&[line]).await.expect("logs answer");
+            finish(&node, &claim, end, vec![]).await;
+            let fingerprint = Fingerprint::of("tck.Service", "TestError", "boom");
+            let alert = NewDlqAlert { job: id, error_hash: format!("{:0>64}", 1), fingerprint, window: HOUR };
+            node.store.record_alerts(&[alert]).await.expect("alerts answer");
+        }
+        let kept = belongings(&node, neighbours[0]).await;
+        assert_eq!(kept, (1, 1, 1, 1), "{way:?}");
+        fx.advance(Duration::from_millis(1));
+
+        assert_eq!(way.remove(&other, doomed).await, 1, "{way:?}");
+        assert_eq!(belongings(&node, doomed).await, (0, 0, 0, 0), "{way:?}");
+        assert_eq!(belongings(&node, neighbours[0]).await, kept, "{way:?}");
+        let led_to = finish(&node, &node.take(neighbours[0]).await, succeeded(), vec![]).await;
+        assert_eq!(led_to.released, neighbours[1..], "{way:?}");
+        node.end(&node.take(neighbours[1]).await, succeeded()).await;
+        // For the next way, which archives whatever has ended.
+        fx.advance(Duration::from_millis(1));
+        assert_eq!(archive(&node, &AT_ONCE, 10).await, 2, "{way:?}");
+    }
+}
+
+/// How many rows of history, log lines, alerts and edges belong to a job.
+async fn belongings(peer: &Peer, id: JobId) -> (usize, usize, usize, usize) {
+    let store = &peer.store;
+    let history = store.executions(id).await.expect("executions answer").len();
+    let lines = store.logs(id, None, 10).await.expect("logs answer").len();
+    let alerts = store.alerts(id).await.expect("alerts answer").len();
+    let edges = store.edges_from(&[id]).await.expect("edges answer").len();
+    (history, lines, alerts, edges)
 }
 
 pub async fn a_tag_that_comes_late_outlives_no_job(fx: Fixture) {

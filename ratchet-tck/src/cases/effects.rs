@@ -39,6 +39,7 @@ cases! { "effects";
     an_effect_on_an_edge_that_does_not_exist_does_nothing: ["commit.decided_edge"] [];
     an_edge_that_was_satisfied_before_a_manual_retry_stays_so: ["commit.decided_edge", "retry.dependents"] [];
     undecided_edges_follow_from_the_end: ["commit.undecided_edge"] [89 103];
+    each_parent_of_a_join_decides_its_own_edge: ["commit.undecided_edge", "commit.satisfy"] [89];
     an_answer_for_an_ended_parent_is_not_kept_for_a_live_one: ["commit.undecided_edge"] [];
     edges_stay_open_after_a_retry_and_a_hand_back: ["commit.undecided_edge"] [28];
     random_graphs_end_as_the_model_says: ["commit.satisfy", "commit.refuse", "commit.undecided_edge"] [];
@@ -403,6 +404,26 @@ pub async fn undecided_edges_follow_from_the_end(fx: Fixture) {
             let listed = (led_to.released.contains(id), led_to.canceled.contains(id));
             assert_eq!(listed, (state == Satisfied, state == Refused), "{end:?}");
         }
+    }
+}
+
+pub async fn each_parent_of_a_join_decides_its_own_edge(fx: Fixture) {
+    let (node, other) = (fx.node("a").await, fx.node("b").await);
+    for failing_first in [true, false] {
+        let (works, fails, join) = (job(), job(), job());
+        let mut edges =
+            vec![Edge::new(fails.spec.id, join.spec.id, Condition::Failure), on_success(&works, &join)];
+        if !failing_first {
+            edges.reverse();
+        }
+        let [works, fails, join] = store(&node, [works, fails, join], edges).await;
+        let led_to = finish(&node, &node.take(works).await, succeeded(), vec![]).await;
+        assert_eq!((led_to.released, led_to.canceled), (vec![], vec![]), "first: {failing_first}");
+        assert_eq!(states(&other, works).await, [EdgeState::Satisfied], "first: {failing_first}");
+        assert_eq!(states(&other, fails).await, [EdgeState::Open], "first: {failing_first}");
+        assert_eq!(waits(&other.job(join).await), (JobStatus::Pending, 1, 1), "first: {failing_first}");
+        let led_to = finish(&node, &node.take(fails).await, dead("boom"), vec![]).await;
+        assert_eq!(led_to.released, [join], "first: {failing_first}");
     }
 }
 

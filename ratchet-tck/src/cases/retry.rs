@@ -10,9 +10,9 @@ use ratchet_api::{
 };
 
 use super::commit::{business_key, dead, handed_back, history, keyed, retry, succeeded};
-use super::effects::{chain, find_all, finish, join, on_success, store, waits};
+use super::effects::{chain, find_all, finish, join, on_success, set, store, submit, waits};
 use crate::case::cases;
-use crate::fixture::{Fixture, Peer, job, text};
+use crate::fixture::{Fixture, Peer, job, job_with, text};
 
 cases! { "retry";
     a_dead_letter_starts_anew: ["retry.revived"] [30 37];
@@ -29,6 +29,7 @@ cases! { "retry";
     a_dependent_that_another_parent_refused_stays_canceled: ["retry.dependents"] [];
     a_parent_that_succeeded_meanwhile_still_counts: ["retry.dependents"] [];
     a_join_that_still_waits_counts_on_the_revived_parent_again: ["retry.dependents"] [];
+    a_join_waits_again_once_enough_of_its_parents_do: ["retry.dependents"] [];
     a_dependent_whose_key_is_taken_keeps_its_parent_dead: ["retry.key", "retry.dependents"] [];
     jobs_with_one_key_are_not_revived_together: ["retry.key", "retry.dependents"] [184];
     a_stale_retry_does_nothing: ["retry.stale"] [38];
@@ -347,6 +348,28 @@ pub async fn a_join_that_still_waits_counts_on_the_revived_parent_again(fx: Fixt
     finish(&node, &node.take(parents[1]).await, dead("boom"), vec![]).await;
     let led_to = finish(&node, &node.take(parents[0]).await, succeeded(), vec![]).await;
     assert_eq!(led_to.released, [join]);
+}
+
+pub async fn a_join_waits_again_once_enough_of_its_parents_do(fx: Fixture) {
+    let node = fx.node("a").await;
+    for (branches, needs) in [(2, Needs::All), (3, Needs::All), (3, Needs::AtLeast(2))] {
+        let (top, sides) = (job(), (0..branches).map(|_| job()).collect::<Vec<_>>());
+        let bottom = job_with(|job| job.needs = needs);
+        let from_top = sides.iter().map(|side| on_success(&top, side));
+        let edges = from_top.chain(sides.iter().map(|side| on_success(side, &bottom))).collect();
+        let (top_id, bottom_id) = (top.spec.id, bottom.spec.id);
+        let mut canceled: Vec<JobId> = sides.iter().map(|side| side.spec.id).collect();
+        canceled.push(bottom_id);
+        submit(&node, [vec![top], sides, vec![bottom]].concat(), edges).await;
+        let before = node.job(bottom_id).await;
+        let led_to = finish(&node, &node.take(top_id).await, dead("boom"), vec![]).await;
+        assert_eq!(set(&led_to.canceled), set(&canceled), "{needs:?} of {branches}");
+
+        let RetryVerdict::Retried { revived } = revive(&node, top_id).await else { panic!("it was dead") };
+        assert_eq!(revived.len(), canceled.len(), "each once: {needs:?} of {branches}");
+        assert_eq!(set(&revived), set(&canceled), "{needs:?} of {branches}");
+        assert_eq!(waits(&node.job(bottom_id).await), waits(&before), "{needs:?} of {branches}");
+    }
 }
 
 pub async fn a_dependent_whose_key_is_taken_keeps_its_parent_dead(fx: Fixture) {
