@@ -94,10 +94,7 @@ impl Row {
 
     /// What the job's end decides, or would: a paused dead letter has failed, a cancelled body has no say.
     pub(crate) fn decides_as(&self) -> JobStatus {
-        match self.job.paused_from {
-            Some(origin) if origin.is_terminal() => origin,
-            _ => self.status(),
-        }
+        self.job.paused_from.unwrap_or_else(|| self.status())
     }
 
     /// Whether this is a schedule, which is never claimed.
