@@ -213,4 +213,52 @@ mod tests {
         answered.if_ended = Some(Satisfied);
         assert_eq!(answered.decided_by(JobStatus::Succeeded), Some(Satisfied));
     }
+
+    #[test]
+    fn edge_states_round_trip_by_their_stored_names() {
+        for (state, name) in
+            [(EdgeState::Open, "OPEN"), (EdgeState::Satisfied, "SATISFIED"), (EdgeState::Refused, "REFUSED")]
+        {
+            assert_eq!(state.as_str(), name);
+            assert_eq!(name.parse(), Ok(state));
+        }
+        assert!("open".parse::<EdgeState>().is_err());
+    }
+
+    #[test]
+    fn a_condition_that_cannot_be_meant_has_a_problem() {
+        let at = |pointer: &str| {
+            Condition::ResultValue(ResultTest {
+                pointer: pointer.into(),
+                op: Comparison::Eq,
+                value: 1.into(),
+            })
+        };
+        for condition in [
+            Condition::Success,
+            Condition::BatchSuccessRate(0.0),
+            Condition::BatchSuccessRate(1.0),
+            at(""),
+            at("/total"),
+            Condition::Custom("vip".into()),
+            Condition::BatchCustom("enough".into()),
+        ] {
+            assert_eq!(condition.problem(), None, "{condition:?}");
+        }
+        let (rate, pointer, name) = (
+            "a success rate lies between 0 and 1",
+            "a JSON pointer is empty or starts with `/`",
+            "a predicate needs a name",
+        );
+        for (condition, problem) in [
+            (Condition::BatchSuccessRate(-0.1), rate),
+            (Condition::BatchSuccessRate(1.1), rate),
+            (Condition::BatchSuccessRate(f64::NAN), rate),
+            (at("total"), pointer),
+            (Condition::Custom(String::new()), name),
+            (Condition::BatchCustom(String::new()), name),
+        ] {
+            assert_eq!(condition.problem(), Some(problem), "{condition:?}");
+        }
+    }
 }

@@ -151,3 +151,36 @@ pub enum ControlError {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_error_names_the_operation_and_keeps_its_cause() {
+        let cause = "x".parse::<i32>().unwrap_err();
+        let error = StoreError::new(StoreErrorKind::Other, "commit", "no answer").with_source(cause.clone());
+        assert_eq!((error.kind(), error.op()), (StoreErrorKind::Other, "commit"));
+        assert_eq!(error.to_string(), "store operation `commit`: no answer");
+        assert_eq!(error.source().unwrap().to_string(), cause.to_string());
+        assert!(StoreError::unsupported("commit").source().is_none());
+    }
+
+    #[test]
+    fn only_passing_trouble_is_tried_again() {
+        use StoreErrorKind::{
+            Conflict, Corrupt, Invalid, NotMigrated, Other, Transient, Unavailable, Unsupported,
+        };
+        let is_transient = |kind| StoreError::new(kind, "claim", "").is_transient();
+        assert_eq!([Transient, Unavailable].map(is_transient), [true; 2]);
+        let lasting = [Conflict, NotMigrated, Unsupported, Corrupt, Invalid, Other];
+        assert_eq!(lasting.map(is_transient), [false; 6]);
+    }
+
+    #[test]
+    fn a_bad_name_is_an_invalid_call() {
+        let error = StoreError::from(crate::Tag::new("").unwrap_err());
+        assert_eq!(error.kind(), StoreErrorKind::Invalid);
+        assert_eq!(error.to_string(), "store operation `name`: tag is empty");
+    }
+}

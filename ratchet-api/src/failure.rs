@@ -120,7 +120,6 @@ impl JobFailure {
     }
 }
 
-/// `core::num::ParseIntError` becomes `ParseIntError`; generic arguments go.
 /// So that `?` works in a body that returns [`JobFailure`].
 impl<E: Error + 'static> From<E> for JobFailure {
     fn from(error: E) -> Self {
@@ -128,6 +127,7 @@ impl<E: Error + 'static> From<E> for JobFailure {
     }
 }
 
+/// `core::num::ParseIntError` becomes `ParseIntError`; generic arguments go.
 fn short_type_name(full: &'static str) -> &'static str {
     let path = full.split('<').next().unwrap_or(full);
     path.rsplit("::").next().unwrap_or(path)
@@ -234,5 +234,54 @@ mod tests {
         assert_eq!(failure.class(), "Error");
         assert_eq!(failure.message(), "invalid digit found in string");
         assert_eq!(short_type_name("a::B<c::D>"), "B");
+    }
+
+    /// An error on top of so many others.
+    #[derive(Debug)]
+    struct Nested(usize, Option<Box<Nested>>);
+
+    impl Nested {
+        fn over(depth: usize) -> Self {
+            Self(depth, depth.checked_sub(1).map(|rest| Box::new(Self::over(rest))))
+        }
+    }
+
+    impl fmt::Display for Nested {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "level {}", self.0)
+        }
+    }
+
+    impl Error for Nested {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            self.1.as_deref().map(|source| source as _)
+        }
+    }
+
+    #[test]
+    fn the_outermost_causes_are_kept() {
+        assert_eq!(JobFailure::from(Nested::over(2)).causes(), ["level 1", "level 0"]);
+        let failure = JobFailure::from(Nested::over(20));
+        assert_eq!((failure.class(), failure.message()), ("Nested", "level 20"));
+        assert_eq!(failure.causes().len(), JobFailure::MAX_CAUSES);
+        assert_eq!((&*failure.causes()[0], &*failure.causes()[9]), ("level 19", "level 10"));
+    }
+
+    #[test]
+    fn a_failure_says_what_it_advises() {
+        let (failure, delay) = (JobFailure::new("E", "broken"), Duration::from_secs(3));
+        assert_eq!(failure.retry_advice(), &RetryAdvice::Usual);
+        assert_eq!(failure.retry_advice().never(), None);
+        assert_eq!(failure.clone().do_not_retry("why").retry_advice().never(), Some("why"));
+        assert_eq!(failure.clone().retry_after(delay).retry_advice(), &RetryAdvice::After(delay));
+        assert_eq!(failure.with_advice(RetryAdvice::After(delay)).retry_advice(), &RetryAdvice::After(delay));
+        assert_eq!(JobFailure::snooze(delay).retry_advice(), &RetryAdvice::Snooze(delay));
+    }
+
+    #[test]
+    fn sanitized_text_is_the_same_in_every_form() {
+        let text = Sanitized::new(&Verbatim, &JobFailure::new("E", "broken"));
+        assert_eq!((text.as_str(), text.to_string()), ("broken", "broken".to_owned()));
+        assert_eq!(String::from(text), "broken");
     }
 }

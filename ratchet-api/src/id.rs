@@ -228,4 +228,32 @@ mod tests {
         assert!(made >= before - std::time::Duration::from_millis(5), "{made} {before}");
         assert_eq!(JobId::from_uuid(Uuid::nil()).timestamp(), None);
     }
+
+    #[test]
+    fn an_owner_keeps_as_much_of_its_label_as_fits() {
+        for (label, kept) in [
+            ("node", "node"),
+            ("a/b\nc", "a-b-c"),
+            (&"x".repeat(31), &*"x".repeat(31)),
+            (&"x".repeat(32), &"x".repeat(31)),
+            (&"é".repeat(16), &"é".repeat(15)),
+        ] {
+            let owner = Owner::incarnate(label);
+            assert_eq!(owner.label(), kept);
+            assert_eq!((owner.to_string(), String::from(owner.clone())), (owner.0.clone(), owner.0));
+        }
+        let too_long = format!("{}/{:032x}", "x".repeat(32), 1);
+        assert!(Owner::try_from(too_long).is_err());
+    }
+
+    #[test]
+    fn ids_and_fences_are_shown_as_they_are_stored() {
+        let id = JobId::generate();
+        assert_eq!(id.to_string(), id.as_uuid().to_string());
+        assert_eq!(id.to_string().parse(), Ok(id));
+        assert_eq!(BatchId::of(id).to_string(), id.to_string());
+        assert_eq!((BatchId::of(id).parent(), JobId::from_uuid(id.as_uuid())), (id, id));
+        assert_eq!(Fence::from_version(7).next().version(), 8);
+        assert_eq!(Fence::from_version(7).to_string(), "7");
+    }
 }

@@ -552,7 +552,30 @@ mod tests {
         for job_type in JobType::ALL {
             assert_eq!(job_type.as_str().parse(), Ok(job_type));
             assert!(job_type.as_str().len() <= 16);
+            assert_eq!(job_type.to_string(), job_type.as_str());
         }
         assert!("DLQ_ALERT".parse::<JobType>().is_err());
+    }
+
+    #[test]
+    fn a_due_time_counts_from_the_stores_present() {
+        let (now, named) = (Timestamp::from_millis(5_000), Timestamp::from_millis(3_000));
+        assert_eq!(Due::NOW.resolve(now), now);
+        assert_eq!(Due::After(Duration::from_secs(2)).resolve(now), Timestamp::from_millis(7_000));
+        assert_eq!(Due::At(named).resolve(now), named);
+    }
+
+    #[test]
+    fn a_join_needs_all_of_its_parents_unless_it_says_how_many() {
+        assert_eq!((Needs::All.of(3), Needs::AtLeast(2).of(3)), (3, 2));
+    }
+
+    #[test]
+    fn only_a_body_that_started_and_ended_has_run_for_some_time() {
+        let at = Timestamp::from_millis;
+        let mut ending = Ending::at(at(9_000));
+        assert_eq!((ending.terminated_at, ending.duration()), (at(9_000), None));
+        (ending.started_at, ending.ended_at) = (Some(at(2_000)), Some(at(8_000)));
+        assert_eq!(ending.duration(), Some(Duration::from_secs(6)));
     }
 }

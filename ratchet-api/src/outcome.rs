@@ -264,4 +264,28 @@ mod tests {
             assert_eq!(masked(message), mask);
         }
     }
+
+    #[test]
+    fn only_a_body_that_ran_and_failed_consumes_an_attempt() {
+        use DeadReason::{Crashed, Denied, DoNotRetry, Exhausted, PolicyRefused, UnknownTarget};
+        let ran = [Exhausted, DoNotRetry, PolicyRefused];
+        assert_eq!(ran.map(DeadReason::consumes_attempt), [true; 3]);
+        let did_not = [Crashed, Denied, UnknownTarget];
+        assert_eq!(did_not.map(DeadReason::consumes_attempt), [false; 3]);
+    }
+
+    #[test]
+    fn an_outcome_is_settled_once_it_or_a_cancel_is_stored() {
+        let settled =
+            [Verdict::Recorded(Recorded::default()), Verdict::AlreadyRecorded, Verdict::CanceledInstead];
+        assert!(settled.iter().all(Verdict::is_settled));
+        assert!(![Verdict::EdgesChanged(vec![]), Verdict::LeaseLost].iter().any(Verdict::is_settled));
+    }
+
+    #[test]
+    fn a_fingerprint_reads_back_as_it_was_stored() {
+        let made = Fingerprint::of("billing.Pay", "Timeout", "no answer after 31 ms");
+        assert_eq!(made.as_str().len(), 32);
+        assert_eq!(Fingerprint::from_stored(made.as_str()), made);
+    }
 }

@@ -576,3 +576,69 @@ impl ArchivedJob {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_and_levels_round_trip_by_their_stored_names() {
+        let names = ["SUCCEEDED", "FAILED", "CANCELED", "SNOOZED", "CRASHED"];
+        assert_eq!(ExecutionResult::ALL.map(ExecutionResult::as_str), names);
+        assert_eq!(names.map(str::parse), ExecutionResult::ALL.map(Ok));
+        assert!("failed".parse::<ExecutionResult>().is_err());
+        let names = ["TRACE", "DEBUG", "INFO", "WARN", "ERROR"];
+        assert_eq!(LogLevel::ALL.map(LogLevel::as_str), names);
+        assert_eq!(names.map(str::parse), LogLevel::ALL.map(Ok));
+        assert!("info".parse::<LogLevel>().is_err());
+    }
+
+    fn progress(total: u64, completed: u64, failed: u64) -> BatchProgress {
+        BatchProgress { total, completed, failed, closed: true }
+    }
+
+    #[test]
+    fn a_batch_is_complete_once_it_is_closed_and_every_child_has_ended() {
+        for (progress, complete) in [
+            (progress(0, 0, 0), true),
+            (progress(3, 2, 0), false),
+            (progress(3, 2, 1), true),
+            (BatchProgress { closed: false, ..progress(3, 2, 1) }, false),
+        ] {
+            assert_eq!(progress.is_complete(), complete, "{progress:?}");
+        }
+    }
+
+    #[test]
+    fn progress_is_told_as_shares() {
+        for (progress, percent, rate) in [
+            (progress(0, 0, 0), 100, 1.0),
+            (progress(8, 0, 0), 0, 1.0),
+            (progress(8, 3, 1), 37, 0.75),
+            (progress(4, 0, 4), 0, 0.0),
+        ] {
+            assert_eq!((progress.percent_done(), progress.success_rate()), (percent, rate), "{progress:?}");
+        }
+    }
+
+    #[test]
+    fn overhead_is_what_a_complete_batch_took_beyond_its_children() {
+        let seconds = Duration::from_secs;
+        let overhead = |total_duration| {
+            BatchMetrics { child_execution: seconds(4), total_duration, ..BatchMetrics::default() }.overhead()
+        };
+        assert_eq!(overhead(None), None);
+        assert_eq!(overhead(Some(seconds(10))), Some(seconds(6)));
+        assert_eq!(overhead(Some(seconds(1))), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_node_is_alive_until_its_lease_ends_or_it_is_reaped() {
+        let (joined, lease) = (Timestamp::from_millis(1_000), Duration::from_millis(500));
+        let mut node = Node::joined(NodeInfo::new(Owner::incarnate("a")), joined, lease);
+        assert!(node.is_alive(Timestamp::from_millis(1_499)));
+        assert!(!node.is_alive(Timestamp::from_millis(1_500)));
+        node.reaped = true;
+        assert!(!node.is_alive(joined));
+    }
+}

@@ -157,6 +157,7 @@ mod tests {
     fn names_round_trip_and_others_are_refused() {
         for status in JobStatus::ALL {
             assert_eq!(status.as_str().parse(), Ok(status));
+            assert_eq!(status.to_string(), status.as_str());
         }
         assert!("pending".parse::<JobStatus>().is_err());
     }

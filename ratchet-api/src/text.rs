@@ -55,7 +55,8 @@ impl JsonText {
         for byte in self.0.bytes() {
             match byte {
                 _ if escaped => escaped = false,
-                b'\\' if in_string => escaped = true,
+                // It stands in strings only.
+                b'\\' => escaped = true,
                 b'"' => in_string = !in_string,
                 b'[' | b'{' if !in_string => {
                     depth += 1;
@@ -226,6 +227,7 @@ mod tests {
         assert_eq!(wrong("a\0b"), "business key contains the control character U+0000");
         assert!(BusinessKey::new("line\nbreak").is_ok(), "keys are bytes, only NUL cannot be kept");
         assert!(QueueName::new("line\nbreak").is_err());
+        assert!(BusinessKey::new("k".repeat(255)).is_ok());
     }
 
     #[test]
@@ -241,8 +243,16 @@ mod tests {
     #[test]
     fn depth_counts_brackets_outside_strings() {
         let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
-        for (text, depth) in [("1", 0), ("[]", 1), (r#"{"a":[{}]}"#, 3), (r#""[[\"[[""#, 0), (&deep, 10_000)]
-        {
+        for (text, depth) in [
+            ("1", 0),
+            ("[]", 1),
+            ("[[],[]]", 2),
+            (r#"{"a":[{}]}"#, 3),
+            (r#""[[\"[[""#, 0),
+            (r#"["\\",[]]"#, 2),
+            (r#"["]",[]]"#, 2),
+            (&deep, 10_000),
+        ] {
             assert_eq!(JsonText::parse(text).unwrap().depth(), depth);
         }
     }

@@ -203,4 +203,28 @@ mod tests {
         clock.advance(Duration::from_secs(5));
         assert_eq!(other.now(), Timestamp::from_millis(1_767_225_605_000));
     }
+
+    #[test]
+    fn time_that_has_not_passed_is_zero() {
+        let at = Timestamp::from_millis;
+        assert_eq!(at(1_500).since(at(1_000)), Duration::from_millis(500));
+        assert_eq!(at(1_000).since(at(1_000)), Duration::ZERO);
+        assert_eq!(at(1_000).since(at(1_500)), Duration::ZERO);
+    }
+
+    #[test]
+    fn instants_are_kept_inside_the_range_that_stores_hold() {
+        let beyond = [i64::MIN, -1, 0, 1, Timestamp::MAX.0, Timestamp::MAX.0 + 1, i64::MAX];
+        let kept = [0, 0, 0, 1, Timestamp::MAX.0, Timestamp::MAX.0, Timestamp::MAX.0];
+        assert_eq!(beyond.map(|millis| Timestamp::from_millis(millis).as_millis()), kept);
+        let text = "2026-01-01T00:00:00.123Z";
+        assert_eq!(text.parse::<Timestamp>().unwrap().to_string(), text);
+    }
+
+    #[test]
+    fn only_a_manual_clock_shows_an_instant() {
+        assert_eq!(StoreClock::Server.manual_now(), None);
+        let start = Timestamp::from_millis(5);
+        assert_eq!(StoreClock::Manual(ManualClock::starting_at(start)).manual_now(), Some(start));
+    }
 }

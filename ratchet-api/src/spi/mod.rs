@@ -34,3 +34,35 @@ pub use retry::RetryPolicy;
 pub use sanitizer::ErrorSanitizer;
 pub use startup::StartupCoordinator;
 pub use trace::TraceParentResolver;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{JobFailure, TargetName};
+
+    struct Plain;
+    impl RetryPolicy for Plain {}
+    impl ClassPolicy for Plain {
+        fn allows(&self, _: &TargetName) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_retry_policy_leaves_it_to_the_job_unless_it_says_otherwise() {
+        let failure = JobFailure::new("E", "broken");
+        assert!(Plain.should_retry(1, &failure));
+        assert_eq!(Plain.delay(1, &failure), None);
+    }
+
+    #[test]
+    fn a_class_policy_counts_as_configured_unless_it_says_otherwise() {
+        assert!(Plain.is_configured());
+    }
+
+    #[test]
+    fn a_closure_resolves_trace_parents() {
+        let resolve = || Some("00-0af7-b7ad-01".to_owned());
+        assert_eq!(resolve.trace_parent().as_deref(), Some("00-0af7-b7ad-01"));
+    }
+}

@@ -72,3 +72,16 @@ pub trait JobClaimStore: JobTerminalStore {
         Ok((verdicts, self.claim(request).await?))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // shows: S41
+    #[test]
+    fn a_claim_boosts_by_one_step_in_15_minutes_unless_told() {
+        let request = ClaimRequest::new(Owner::incarnate("a"), 3);
+        assert_eq!(request.boost_interval, Some(Duration::from_mins(15)));
+        assert_eq!(request.queues, [QueueLimit { queue: QueueName::default(), limit: 3 }]);
+    }
+}
