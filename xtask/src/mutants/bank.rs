@@ -223,6 +223,11 @@ impl Mutant {
         }
     }
 
+    /// Whether a tool made it; those of a bank are bound to texts.
+    pub(crate) fn is_generated(&self) -> bool {
+        matches!(self.change, Change::Span(_))
+    }
+
     /// All that makes it this mutant and no other.
     pub(crate) fn definition(&self) -> String {
         let Self { file, change, suite, only, .. } = self;

@@ -102,7 +102,7 @@ impl Results {
         let mut new = Self { path: path.into(), hash, verified: verified.into(), ..Self::default() };
         for (mutant, fate) in fates {
             match fate {
-                Fate::Caught(by) | Fate::Hung(by) => drop(new.caught.insert(mutant.name, by)),
+                Fate::Caught(by) | Fate::Hung(by) => drop(new.caught.insert(mutant.name, super::sample(by))),
                 Fate::Crashed => drop(new.caught.insert(mutant.name, Vec::new())),
                 Fate::Missed => new.missed.push(mutant.name),
                 Fate::Broken(_) => new.unviable += 1,
@@ -222,6 +222,11 @@ pub(crate) fn suites(file: &str) -> &'static [Suite] {
         "ratchet-core" => &[Suite::Core, Suite::Engine],
         _ => &[],
     }
+}
+
+/// Whether the suite of this mutant is not the last that has to notice it.
+pub(crate) fn is_tried_further(mutant: &Mutant) -> bool {
+    mutant.is_generated() && suites(&mutant.file).last() != Some(&mutant.suite)
 }
 
 /// The hash that the results of a file have now.

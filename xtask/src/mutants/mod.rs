@@ -39,6 +39,9 @@ use crate::servers::{self, Running, Server};
 /// How many mutants are tried at once, unless told.
 pub(crate) const WORKERS: usize = 2;
 
+/// How many of the tests that caught a mutant are kept.
+const NAMED: usize = 12;
+
 /// Tries the mutants of the bank that are due, all of them, or those whose name or area a filter names; an error unless
 /// each is caught. Keeps the results in `mutants.lock`.
 pub(crate) fn run(workspace: &Path, filters: &[String], all: bool, workers: usize) -> Result<()> {
@@ -80,6 +83,7 @@ pub(crate) fn run(workspace: &Path, filters: &[String], all: bool, workers: usiz
                 (Fate::Missed | Fate::Broken(_), _) => return None,
             };
             let name = trial.mutant.name;
+            let caught_by = sample(caught_by);
             Some(Entry { hash: hashes[&name].clone(), verified: history.head.clone(), caught_by, name })
         })
         .collect();
@@ -274,6 +278,12 @@ impl Queue {
     }
 }
 
+/// At most [`NAMED`] of the tests that caught a mutant, from everywhere: if hundreds did, it shows little of each.
+fn sample(caught_by: Vec<String>) -> Vec<String> {
+    let step = caught_by.len().div_ceil(NAMED).max(1);
+    caught_by.into_iter().step_by(step).collect()
+}
+
 /// One line of progress.
 fn line(mutant: &Mutant, fate: &Fate) -> String {
     let name = format!("{:<44}", mutant.name);
@@ -282,8 +292,9 @@ fn line(mutant: &Mutant, fate: &Fate) -> String {
         Fate::Hung(by) if by.is_empty() => format!("caught  {name} by timeout"),
         Fate::Hung(by) => format!("caught  {name} by timeout and {}", killers(mutant, by)),
         Fate::Crashed => format!("caught  {name} by a crash of the suite"),
+        Fate::Missed if generated::is_tried_further(mutant) => format!("passed  {name} its first tests"),
         Fate::Missed => format!("MISSED  {name} {}", mutant.rule),
-        Fate::Broken(_) if mutant.rule.is_empty() => format!("unfit   {name} does not compile"),
+        Fate::Broken(_) if mutant.is_generated() => format!("unfit   {name} does not compile"),
         Fate::Broken(errors) => format!("BROKEN  {name} does not compile:\n{errors}"),
     }
 }
@@ -339,6 +350,17 @@ mod tests {
         assert!(line(&mutant, &Fate::Caught(by)).ends_with(" by claim::b (+2 more)"));
         assert!(line(&mutant, &Fate::Hung(vec![])).ends_with(" by timeout"));
         assert!(line(&mutant, &Fate::Missed).starts_with("MISSED  claim-ignores-due"));
+    }
+
+    #[test]
+    fn a_few_of_many_tests_stand_for_all() {
+        let tests = |count: usize| (0..count).map(|n| format!("claim::{n}")).collect::<Vec<_>>();
+        assert_eq!(sample(tests(0)), tests(0));
+        assert_eq!(sample(tests(12)), tests(12));
+        let few = sample(tests(400));
+        assert!((6..=12).contains(&few.len()), "{few:?}");
+        assert!(few.iter().all(|test| tests(400).contains(test)));
+        assert!(sample(tests(13)).len() <= 12);
     }
 
     #[test]

@@ -97,8 +97,10 @@ fn manifest(root: &str) -> Result<String> {
     let workspace = root.get_mut("workspace").and_then(Value::as_table_mut).context("no [workspace]")?;
     let members: Vec<Value> = CRATES.into_iter().chain([FEATURES]).map(Value::from).collect();
     workspace.insert("members".into(), members.into());
-    let profile: Table = "[dev]\ndebug = 0\nincremental = true".parse()?;
-    root.insert("profile".into(), profile.into());
+    let dev = root.get_mut("profile").and_then(|profile| profile.get_mut("dev"));
+    let dev = dev.and_then(Value::as_table_mut).context("no [profile.dev]")?;
+    // Only of our own crates: dependencies have no debug information anyway, and stay as they are built already.
+    dev.insert("debug".into(), 0.into());
     Ok(toml::to_string(&root)?)
 }
 

@@ -106,8 +106,9 @@ fn run(workspace: &Path, packages: &[String], running: &[Running], long: bool) -
 /// Runs all programs and hands each over when it has ended.
 fn run_all(programs: Vec<Program>, setting: &Setting<'_>, mut ended: impl FnMut(Ended)) -> Result<()> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let (waiting, busy): (Vec<Program>, Vec<Program>) =
+    let (waiting, mut busy): (Vec<Program>, Vec<Program>) =
         programs.into_iter().partition(|program| program.waits().is_some());
+    busy.sort_by_key(Program::turn);
     let queues = [(Queue::new(waiting), WAITING_AT_ONCE), (Queue::new(busy), cores)];
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {

@@ -35,6 +35,15 @@ const WAITING: [(&str, &str, usize); 9] = [
     ("ratchet-torture", "quick", 1),
 ];
 
+/// Of those that keep the cores busy, the ones that take longest: they start first, so that no core is idle at the end.
+const LONGEST: [(&str, &str); 5] = [
+    ("workspace", DOCUMENTATION),
+    ("ratchet-macros", "ui"),
+    ("ratchet-store-mongodb", "tck"),
+    ("ratchet-store-postgres", "tck"),
+    ("ratchet-store-postgres", "pgbouncer"),
+];
+
 /// A test program, or all examples of the documentation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Program {
@@ -49,15 +58,15 @@ pub(super) struct Program {
 pub(super) struct Setting<'a> {
     servers: &'a [Running],
     long: bool,
-    /// The compiler's own libraries, which the tests of a procedural macro are linked with.
-    libraries: PathBuf,
+    /// Where the libraries lie that the tests of a procedural macro are linked with.
+    libraries: String,
 }
 
 impl<'a> Setting<'a> {
     pub(super) fn new(servers: &'a [Running], long: bool) -> Result<Self> {
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-        let out = Command::new(rustc).args(["--print", "sysroot"]).output().context("cannot run rustc")?;
-        let libraries = Path::new(String::from_utf8_lossy(&out.stdout).trim()).join("lib");
+        let out = Command::new(rustc).args(["--print", "target-libdir"]).output();
+        let libraries = String::from_utf8_lossy(&out.context("cannot run rustc")?.stdout).trim().to_owned();
         Ok(Self { servers, long, libraries })
     }
 }
@@ -101,6 +110,12 @@ impl Program {
         let is_this =
             |(package, target, _): &&(&str, &str, usize)| self.package == *package && self.target == *target;
         WAITING.iter().find(is_this).map(|(_, _, threads)| *threads)
+    }
+
+    /// When it starts among those that keep the cores busy: the lower, the sooner.
+    pub(super) fn turn(&self) -> usize {
+        let is_this = |(package, target): &(&str, &str)| self.package == *package && self.target == *target;
+        LONGEST.iter().position(is_this).unwrap_or(LONGEST.len())
     }
 
     /// Runs it to its end.
@@ -204,6 +219,13 @@ mod tests {
         assert_eq!(named("ratchet-suite", "memory").waits(), Some(8));
         assert_eq!(named("ratchet-cli", "cli").waits(), Some(1));
         assert_eq!(named("ratchet-store-memory", "tck").waits(), None);
+    }
+
+    #[test]
+    fn the_longest_programs_start_first() {
+        let mut programs = [named("ratchet-api", "ratchet_api"), named("ratchet-macros", "ui")];
+        programs.sort_by_key(Program::turn);
+        assert_eq!(programs[0].package, "ratchet-macros");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Adds up what test programs print.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
 use super::{STORES, crate_of, program::Ended};
 use crate::tck::output::Results;
@@ -123,7 +123,7 @@ impl Tally {
 
     fn slowest(&self) -> String {
         let mut durations: Vec<&(String, Duration)> = self.durations.iter().collect();
-        durations.sort_by(|a, b| b.1.cmp(&a.1));
+        durations.sort_by_key(|(_, took)| Reverse(*took));
         let lines = durations.iter().take(SLOWEST);
         let lines: String =
             lines.map(|(test, took)| format!("{:>6.1} s  {test}\n", took.as_secs_f64())).collect();
