@@ -20,8 +20,19 @@ pub(crate) const EVERYTHING: [&str; 3] =
 pub(crate) const FEATURES: [&str; 2] = ["--package", "xtask"];
 
 /// The cargo that runs us.
+///
+/// It has told us about our own package. To a build script that looks at these variables, as ring's does, a build from
+/// within would be another one than a build from a shell: the two would take turns in building ring and all drivers anew.
 pub(crate) fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_about_a_package(&name.to_string_lossy())) {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn is_about_a_package(variable: &str) -> bool {
+    variable.starts_with("CARGO_PKG_") || variable.starts_with("CARGO_MANIFEST_")
 }
 
 /// Builds something with the output of `command` on screen; returns the program behind each of cargo's messages that
@@ -81,6 +92,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_build_from_within_is_like_one_from_a_shell() {
+        // Cargo tells a test, too, about its package.
+        let kept = |name: &str| cargo().get_envs().all(|(removed, _)| removed != name);
+        assert!(std::env::var_os("CARGO_PKG_NAME").is_some() && !kept("CARGO_PKG_NAME"));
+        assert!(!kept("CARGO_MANIFEST_DIR"));
+        assert!(kept("PATH"));
+    }
 
     #[test]
     fn a_message_tells_of_a_program_and_its_crate() {
