@@ -152,6 +152,12 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_job_ends_by_success_failure_or_cancel() {
+        let ends: Vec<_> = JobStatus::ALL.into_iter().filter(|status| status.is_terminal()).collect();
+        assert_eq!(ends, [Succeeded, Failed, Canceled]);
+    }
+
     // shows: S22
     #[test]
     fn names_round_trip_and_others_are_refused() {

@@ -301,3 +301,134 @@ pub struct QueueLimit {
     /// The most jobs to take from it.
     pub limit: usize,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BusinessKey, IdempotencyKey, JobPayload, Tag};
+
+    fn job() -> NewJob {
+        job_with(|_| {})
+    }
+
+    fn job_with(change: impl FnOnce(&mut NewJob)) -> NewJob {
+        let args = JsonText::parse("[]").unwrap();
+        let mut job = NewJob::new(JobPayload::new("t", "m", &args).unwrap());
+        change(&mut job);
+        job
+    }
+
+    fn on_success(parent: &NewJob, child: &NewJob) -> Edge {
+        Edge::new(parent.spec.id, child.spec.id, Condition::Success)
+    }
+
+    fn check(jobs: &[NewJob], edges: &[Edge]) -> Result<(), InvalidSubmission> {
+        let submission = Submission { jobs: jobs.to_vec(), edges: edges.to_vec(), ..Submission::default() };
+        submission.validate(&Limits::default())
+    }
+
+    #[test]
+    fn a_submission_has_the_id_of_its_head() {
+        let (head, second) = (job(), job());
+        let id = head.spec.id;
+        assert_eq!(Submission::single(head.clone()).id(), Some(id));
+        let both = Submission { jobs: vec![head, second], ..Submission::default() };
+        assert_eq!(both.id(), Some(id));
+        assert_eq!(Submission::default().id(), None);
+        assert_eq!(check(&[], &[]), Err(InvalidSubmission::Empty));
+    }
+
+    #[test]
+    fn ids_and_keys_stand_once_in_a_submission() {
+        let plain = job();
+        assert_eq!(check(&[plain.clone(), job()], &[]), Ok(()));
+        let twice = InvalidSubmission::SameIdTwice(plain.spec.id);
+        assert_eq!(check(&[plain.clone(), job(), plain], &[]), Err(twice));
+
+        let idempotent = |key: &str| job_with(|job| job.spec.idempotency_key = IdempotencyKey::new(key).ok());
+        let business = |key: &str| job_with(|job| job.spec.business_key = BusinessKey::new(key).ok());
+        for keyed in [idempotent as fn(&str) -> NewJob, business] {
+            assert_eq!(check(&[keyed("a"), keyed("b"), job()], &[]), Ok(()));
+            let again = keyed("a");
+            let twice = InvalidSubmission::SameKeyTwice(again.spec.id);
+            assert_eq!(check(&[keyed("a"), job(), again], &[]), Err(twice));
+        }
+        assert_eq!(check(&[idempotent("a"), business("a")], &[]), Ok(()), "two kinds of keys");
+    }
+
+    #[test]
+    fn a_job_needs_no_more_parents_than_lead_to_it() {
+        let (one, two) = (job(), job());
+        for (needed, enough) in [(1, true), (2, true), (3, false)] {
+            let child = job_with(|job| job.needs = Needs::AtLeast(needed));
+            let edges = [on_success(&one, &child), on_success(&two, &child)];
+            let expected = if enough { Ok(()) } else { Err(InvalidSubmission::NeedsTooMany(child.spec.id)) };
+            assert_eq!(check(&[one.clone(), two.clone(), child], &edges), expected, "{needed}");
+        }
+    }
+
+    #[test]
+    fn the_parent_of_a_batch_needs_all_of_its_parents() {
+        let outside = job();
+        for (batch, needs, valid) in [
+            (true, Needs::All, true),
+            (true, Needs::AtLeast(1), false),
+            (false, Needs::All, true),
+            (false, Needs::AtLeast(1), true),
+        ] {
+            let head = job_with(|job| job.needs = needs);
+            let id = head.spec.id;
+            let mut submission = Submission::single(head.clone());
+            submission.edges = vec![on_success(&outside, &head)];
+            submission.batch = batch.then_some(NewBatch { closed: true });
+            let expected = if valid { Ok(()) } else { Err(InvalidSubmission::BatchNeedsAll(id)) };
+            assert_eq!(submission.validate(&Limits::default()), expected, "{batch} {needs:?}");
+        }
+    }
+
+    #[test]
+    fn edges_lead_forward_to_jobs_of_the_submission_and_once() {
+        let (first, second, outside) = (job(), job(), job());
+        let (forward, back) = (on_success(&first, &second), on_success(&second, &first));
+        let both = [first.clone(), second.clone()];
+        assert_eq!(check(&both, &[on_success(&outside, &second), forward.clone()]), Ok(()));
+        assert_eq!(check(&both, &[on_success(&outside, &first), on_success(&outside, &second)]), Ok(()));
+        let (parent, child) = (first.spec.id, second.spec.id);
+        let backwards = |parent, child| Err(InvalidSubmission::EdgeBackwards { parent, child });
+        assert_eq!(check(&both, &[back]), backwards(child, parent));
+        assert_eq!(check(&both, &[on_success(&first, &first)]), backwards(parent, parent));
+        let twice = InvalidSubmission::SameEdgeTwice { parent, child };
+        assert_eq!(check(&both, &[forward.clone(), forward]), Err(twice));
+        let foreign = InvalidSubmission::ForeignChild(outside.spec.id);
+        assert_eq!(check(&both, &[on_success(&first, &outside)]), Err(foreign));
+        let bad = Condition::Custom(String::new());
+        let nameless = InvalidSubmission::Condition(bad.clone(), "a predicate needs a name");
+        assert_eq!(check(&both, &[Edge::new(parent, child, bad)]), Err(nameless));
+    }
+
+    #[test]
+    fn what_is_at_its_limit_is_taken_and_what_is_above_is_not() {
+        let limits = Limits { tags: 2, params_bytes: 10, json_depth: 3, ..Limits::default() };
+        let check = |job| Submission::single(job).validate(&limits);
+        let tagged = |count: usize| {
+            job_with(|job| job.spec.tags = (0..count).map(|n| Tag::new(n.to_string()).unwrap()).collect())
+        };
+        assert_eq!(check(tagged(2)), Ok(()));
+        assert_eq!(check(tagged(3)), Err(InvalidSubmission::TooManyTags { count: 3, max: 2 }));
+
+        let params = |text: &str| job_with(|job| job.spec.params = JsonText::parse(text).ok());
+        let large = InvalidSubmission::TooLarge { what: "params", len: 11, max: 10 };
+        assert_eq!(check(params("1234567890")), Ok(()));
+        assert_eq!(check(params("12345678901")), Err(large));
+        let deep = InvalidSubmission::TooDeep { what: "params", depth: 4, max: 3 };
+        assert_eq!(check(params("[[[]]]")), Ok(()));
+        assert_eq!(check(params("[[[[]]]]")), Err(deep));
+
+        let called_by = |name: String| job_with(|job| job.spec.caller_principal = Some(name));
+        let what = "caller principal";
+        let long = InvalidSubmission::TooLarge { what, len: 256, max: 255 };
+        assert_eq!(check(called_by("x".repeat(255))), Ok(()));
+        assert_eq!(check(called_by("x".repeat(256))), Err(long));
+        assert_eq!(check(called_by("a\0b".into())), Err(InvalidSubmission::Nul { what }));
+    }
+}

@@ -1,5 +1,4 @@
 use super::OptionsError;
-use super::rules::Rules;
 
 /// What is refused, redacted and masked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +18,7 @@ impl SecurityOptions {
     /// # Errors
     /// None at present.
     pub fn validate(&self) -> Result<(), OptionsError> {
-        Rules::new("security").verdict()
+        Ok(())
     }
 }
 

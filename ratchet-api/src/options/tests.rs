@@ -396,3 +396,20 @@ fn all_problems_are_reported_together() {
     );
     assert_eq!(error.to_string(), named.join("; "));
 }
+
+#[test]
+fn a_single_problem_is_told_by_itself() {
+    let problems = |values: &[u8]| {
+        let mut rules = Rules::new("x");
+        values.iter().for_each(|value| rules.within("field", *value, 5, 5));
+        rules.verdict()
+    };
+    assert_eq!(problems(&[5]), Ok(()));
+    let single = |value: &str| OptionsError::NotAllowed {
+        option: "x.field".into(),
+        value: value.into(),
+        allowed: "5 to 5".into(),
+    };
+    assert_eq!(problems(&[6]), Err(single("6")));
+    assert_eq!(problems(&[4, 6]), Err(OptionsError::Several(vec![single("4"), single("6")])));
+}

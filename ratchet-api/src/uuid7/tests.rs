@@ -244,3 +244,10 @@ fn the_random_part_differs_between_ids() {
     let (ones, zeros) = random.iter().fold((0, 0), |(ones, zeros), r| (ones | r, zeros | !r));
     assert_eq!((ones & RANDOM_MASK, zeros & RANDOM_MASK), (RANDOM_MASK, RANDOM_MASK));
 }
+
+#[test]
+fn the_monotonic_clock_counts_from_its_origin() {
+    let passed = Duration::from_secs(5);
+    let origin = Instant::now().checked_sub(passed).expect("the machine has run for longer");
+    assert!(SystemClock { origin }.monotonic() >= passed);
+}
