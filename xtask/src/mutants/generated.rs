@@ -102,7 +102,7 @@ impl Results {
         let mut new = Self { path: path.into(), hash, verified: verified.into(), ..Self::default() };
         for (mutant, fate) in fates {
             match fate {
-                Fate::Caught(by) | Fate::Hung(by) => drop(new.caught.insert(mutant.name, super::sample(by))),
+                Fate::Caught(by) | Fate::Hung(by) => drop(new.caught.insert(mutant.name, super::sample(&by))),
                 Fate::Crashed => drop(new.caught.insert(mutant.name, Vec::new())),
                 Fate::Missed => new.missed.push(mutant.name),
                 Fate::Broken(_) => new.unviable += 1,

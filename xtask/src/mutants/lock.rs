@@ -62,11 +62,11 @@ impl Lock {
         self.entries.iter().find(|entry| entry.name == name)
     }
 
-    /// Takes new results in, in the place of the old ones of `tried`, and drops what is not in the bank any more.
-    pub(crate) fn merge(&mut self, bank: &[Mutant], tried: &[String], caught: Vec<Entry>) {
+    /// Takes a new result in, in the place of the old one, and drops what is not in the bank any more.
+    pub(crate) fn replace(&mut self, bank: &[Mutant], name: &str, entry: Option<Entry>) {
         let is_known = |name: &str| bank.iter().any(|mutant| mutant.name == name);
-        self.entries.retain(|entry| is_known(&entry.name) && !tried.contains(&entry.name));
-        self.entries.extend(caught);
+        self.entries.retain(|old| is_known(&old.name) && old.name != name);
+        self.entries.extend(entry);
         self.entries.sort_by(|a, b| a.name.cmp(&b.name));
     }
 }
@@ -197,8 +197,9 @@ mod tests {
         let bank = super::super::tests::bank(&["a", "b", "c"]);
         let mut lock =
             Lock { entries: ["a", "b", "c", "gone"].map(|name| entry(name, "1", "ago1")).to_vec() };
-        // `b` was tried and missed: it has no entry afterwards.
-        lock.merge(&bank, &["a".into(), "b".into()], vec![entry("a", "2", "ago0")]);
+        lock.replace(&bank, "a", Some(entry("a", "2", "ago0")));
+        // It was tried and missed.
+        lock.replace(&bank, "b", None);
         assert_eq!(lock.entries, [entry("a", "2", "ago0"), entry("c", "1", "ago1")]);
     }
 

@@ -48,7 +48,7 @@ pub(crate) fn run(workspace: &Path, filters: &[String], all: bool, workers: usiz
     let begun = Instant::now();
     let bank = bank::load(workspace, &Generated::read(workspace)?.areas())?;
     let hashes = hashes(workspace, &bank)?;
-    let (mut lock, history) = (Lock::read(workspace)?, History::of(workspace));
+    let (lock, history) = (Lock::read(workspace)?, History::of(workspace));
     let due = Due { lock: &lock, age: &|commit| history.age(commit), commit: &history.head };
     let reason = |mutant: &Mutant| match all || !filters.is_empty() {
         true => (all || is_named(mutant, filters)).then_some(Reason::Asked),
@@ -68,28 +68,24 @@ pub(crate) fn run(workspace: &Path, filters: &[String], all: bool, workers: usiz
     let trials: Vec<Trial> =
         chosen.into_iter().map(|(mutant, reason)| Trial { known: known(&mutant, reason), mutant }).collect();
     let wanted = trials.len();
-    let tried: Vec<String> = trials.iter().map(|trial| trial.mutant.name.clone()).collect();
-    let fates = try_on_copies(workspace, trials, workers)?;
-
-    let caught: Vec<Entry> = fates
-        .into_iter()
-        .filter_map(|(trial, fate)| {
-            let caught_by = match (fate, &trial.known) {
-                (Fate::Caught(_), Some(_)) if lock.entry(&trial.mutant.name).is_some() => {
-                    lock.entry(&trial.mutant.name)?.caught_by.clone()
-                }
-                (Fate::Caught(by) | Fate::Hung(by), _) => by,
-                (Fate::Crashed, _) => Vec::new(),
-                (Fate::Missed | Fate::Broken(_), _) => return None,
-            };
-            let name = trial.mutant.name;
-            let caught_by = sample(caught_by);
-            Some(Entry { hash: hashes[&name].clone(), verified: history.head.clone(), caught_by, name })
-        })
-        .collect();
-    let count = caught.len();
-    lock.merge(&bank, &tried, caught);
-    lock.write(workspace)?;
+    let lock = Mutex::new(lock);
+    // Written at once: half an hour of work is not lost to whatever stops it.
+    let record = |trial: &Trial, fate: &Fate| {
+        let mut lock = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = &trial.mutant.name;
+        let entry = caught_by(fate).map(|by| {
+            // One test stood for all that the entry names.
+            let is_known = matches!(by, [only] if Some(only) == trial.known.as_ref());
+            let known = lock.entry(name).filter(|_| is_known);
+            let by = known.map_or_else(|| sample(by), |entry| entry.caught_by.clone());
+            let (hash, verified) = (hashes[name].clone(), history.head.clone());
+            Entry { name: name.clone(), hash, verified, caught_by: by }
+        });
+        lock.replace(&bank, name, entry);
+        lock.write(workspace)
+    };
+    let fates = try_on_copies(workspace, trials, workers, &record)?;
+    let count = fates.iter().filter(|(_, fate)| caught_by(fate).is_some()).count();
     println!("{count}/{wanted} mutants caught in {:.0} s", begun.elapsed().as_secs_f64());
     if count < wanted {
         bail!("{} mutants were not caught", wanted - count);
@@ -125,7 +121,7 @@ pub(crate) fn run_generated(workspace: &Path, filters: &[String], all: bool, wor
             let trials = left
                 .drain(..)
                 .map(|mutant| Trial { mutant: Mutant { suite: *suite, ..mutant }, known: None });
-            for (Trial { mutant, .. }, fate) in try_all(&mut workers, trials.collect())? {
+            for (Trial { mutant, .. }, fate) in try_all(&mut workers, trials.collect(), &|_, _| Ok(()))? {
                 match fate {
                     Fate::Missed => left.push(mutant),
                     fate => fates.push((mutant, fate)),
@@ -194,7 +190,15 @@ struct Trial {
     known: Option<String>,
 }
 
-fn try_on_copies(workspace: &Path, mut trials: Vec<Trial>, workers: usize) -> Result<Vec<(Trial, Fate)>> {
+/// Is told how each trial ended.
+type Record<'a> = &'a (dyn Fn(&Trial, &Fate) -> Result<()> + Sync);
+
+fn try_on_copies(
+    workspace: &Path,
+    mut trials: Vec<Trial>,
+    workers: usize,
+    record: Record<'_>,
+) -> Result<Vec<(Trial, Fate)>> {
     if trials.is_empty() {
         return Ok(Vec::new());
     }
@@ -206,7 +210,7 @@ fn try_on_copies(workspace: &Path, mut trials: Vec<Trial>, workers: usize) -> Re
     let suites: BTreeSet<Suite> = trials.iter().map(|trial| trial.mutant.suite).collect();
     servers::during(workspace, &servers_for(&suites), false, |running| {
         let mut workers = prepare(workspace, workers.clamp(1, trials.len()), &suites, running)?;
-        try_all(&mut workers, trials.into())
+        try_all(&mut workers, trials.into(), record)
     })
 }
 
@@ -242,7 +246,7 @@ fn prepare(
     Ok(workers)
 }
 
-fn try_all(workers: &mut [Worker], queue: VecDeque<Trial>) -> Result<Vec<(Trial, Fate)>> {
+fn try_all(workers: &mut [Worker], queue: VecDeque<Trial>, record: Record<'_>) -> Result<Vec<(Trial, Fate)>> {
     let queue = Queue(Mutex::new(queue));
     let work = |worker: &mut Worker| -> Result<Vec<(Trial, Fate)>> {
         let mut fates = Vec::new();
@@ -251,6 +255,7 @@ fn try_all(workers: &mut [Worker], queue: VecDeque<Trial>) -> Result<Vec<(Trial,
             let fate =
                 worker.try_mutant(&trial.mutant, trial.known.as_deref()).inspect_err(|_| queue.clear())?;
             println!("{}", line(&trial.mutant, &fate));
+            record(&trial, &fate).inspect_err(|_| queue.clear())?;
             fates.push((trial, fate));
         }
         Ok(fates)
@@ -278,10 +283,19 @@ impl Queue {
     }
 }
 
+/// The tests that caught a mutant, none if it made them hang or crash; `None` if it was not caught.
+fn caught_by(fate: &Fate) -> Option<&[String]> {
+    match fate {
+        Fate::Caught(by) | Fate::Hung(by) => Some(by),
+        Fate::Crashed => Some(&[]),
+        Fate::Missed | Fate::Broken(_) => None,
+    }
+}
+
 /// At most [`NAMED`] of the tests that caught a mutant, from everywhere: if hundreds did, it shows little of each.
-fn sample(caught_by: Vec<String>) -> Vec<String> {
+fn sample(caught_by: &[String]) -> Vec<String> {
     let step = caught_by.len().div_ceil(NAMED).max(1);
-    caught_by.into_iter().step_by(step).collect()
+    caught_by.iter().step_by(step).cloned().collect()
 }
 
 /// One line of progress.
@@ -355,12 +369,12 @@ mod tests {
     #[test]
     fn a_few_of_many_tests_stand_for_all() {
         let tests = |count: usize| (0..count).map(|n| format!("claim::{n}")).collect::<Vec<_>>();
-        assert_eq!(sample(tests(0)), tests(0));
-        assert_eq!(sample(tests(12)), tests(12));
-        let few = sample(tests(400));
+        assert_eq!(sample(&tests(0)), tests(0));
+        assert_eq!(sample(&tests(12)), tests(12));
+        let few = sample(&tests(400));
         assert!((6..=12).contains(&few.len()), "{few:?}");
         assert!(few.iter().all(|test| tests(400).contains(test)));
-        assert!(sample(tests(13)).len() <= 12);
+        assert!(sample(&tests(13)).len() <= 12);
     }
 
     #[test]
