@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use ratchet_api::store::{
@@ -33,6 +33,7 @@ pub(crate) struct Line {
     mute: AtomicBool,
     disowned: AtomicBool,
     takeovers_lost: AtomicBool,
+    joined: Mutex<Option<Instant>>,
     beats: AtomicUsize,
     owned: AtomicUsize,
     takeovers: Mutex<Vec<Takeover>>,
@@ -44,8 +45,8 @@ pub(crate) struct Line {
 pub(crate) struct Takeover {
     pub(crate) dead: Vec<Owner>,
     pub(crate) jobs: usize,
-    /// How many beats were accepted before it.
-    pub(crate) beats: usize,
+    /// How long its node had been a member of the cluster.
+    pub(crate) since_join: Duration,
 }
 
 impl Line {
@@ -132,6 +133,7 @@ impl<S: NodeStore + ?Sized> NodeStore for Cable<S> {
     }
     async fn join(&self, node: &NodeInfo, lease: Duration) -> StoreResult<()> {
         self.line.begin()?;
+        *self.line.joined.lock().expect("nobody panics") = Some(Instant::now());
         self.inner.join(node, lease).await
     }
     async fn beat(&self, beat: &Beat) -> StoreResult<BeatReply> {
@@ -144,10 +146,11 @@ impl<S: NodeStore + ?Sized> NodeStore for Cable<S> {
     }
     async fn recover(&self, dead: &[Owner], to: &Owner, limit: usize) -> StoreResult<Vec<JobClaim>> {
         self.line.pass()?;
-        let beats = self.line.beats();
+        let joined = *self.line.joined.lock().expect("nobody panics");
+        let since_join = joined.map_or(Duration::ZERO, |joined| joined.elapsed());
         let moved = self.inner.recover(dead, to, limit).await?;
         if !moved.is_empty() {
-            let takeover = Takeover { dead: dead.to_vec(), jobs: moved.len(), beats };
+            let takeover = Takeover { dead: dead.to_vec(), jobs: moved.len(), since_join };
             self.line.takeovers.lock().expect("nobody panics").push(takeover);
         }
         if self.line.takeovers_lost.load(Ordering::SeqCst) {
