@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -217,8 +217,17 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    pub(crate) fn read(directory: &Path) -> Option<Self> {
-        record::read(directory)
+    /// The record in the directory of a server, if there is one. One that cannot be read is an error: it may tell of a
+    /// server that is running, and whose data must not be touched.
+    pub(crate) fn read(directory: &Path) -> Result<Option<Self>> {
+        let path = directory.join(record::FILE);
+        match record::read(directory) {
+            None if path.exists() => bail!(
+                "{} cannot be read: end the server that it was written for, if that is running, and remove the file",
+                path.display()
+            ),
+            record => Ok(record),
+        }
     }
 
     /// Written as a whole or not at all: a command that is cut off must not lose track of a process.
@@ -244,6 +253,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_record_that_cannot_be_read_is_not_taken_for_none() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(Record::read(directory.path()).unwrap().is_none());
+        fs::write(directory.path().join(record::FILE), "{garbage").unwrap();
+        let error = Record::read(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("remove the file"), "{error}");
+    }
+
+    #[test]
     fn a_manifest_lists_files_with_their_hashes() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("a.deb");
@@ -264,7 +282,7 @@ mod tests {
         let endpoint = Endpoint { process: None, url: "mysql://root@127.0.0.1:1/ratchet".into() };
         let record = Record { endpoint: endpoint.clone(), port: 1, durable: true, upstream: None };
         record.write(directory.path()).unwrap();
-        assert_eq!(Record::read(directory.path()), Some(record));
+        assert_eq!(Record::read(directory.path()).unwrap(), Some(record));
         assert_eq!(record::read(directory.path()), Some(endpoint));
     }
 }

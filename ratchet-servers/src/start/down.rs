@@ -44,7 +44,7 @@ pub fn down(workspace: &Path, servers: &[Server], wipe: bool) -> Result<()> {
 fn stop(cache: &Cache, server: Server, wipe: bool, progress: &Progress) -> Result<&'static str> {
     let directory = cache.server_directory(server)?;
     let mut said = "was not running";
-    if let Some(mut record) = Record::read(&directory)
+    if let Some(mut record) = Record::read(&directory)?
         && let Some(process) = record.endpoint.process.take()
     {
         if process.is_alive() {

@@ -133,11 +133,11 @@ fn summary(running: &Running) -> String {
 fn bring_up(cache: &Cache, server: Server, durable: bool, upstream: Option<&str>) -> Result<Running> {
     Progress::ticking(server.name(), "checking whether it is up", |progress| {
         let directory = cache.server_directory(server)?;
-        let record = Record::read(&directory);
+        let record = Record::read(&directory)?;
         let done =
             |origin, (url, version)| Ok(Running { server, url, origin, version, took: progress.elapsed() });
         if let Some(url) = given_url(server, record.as_ref(), &process_environment) {
-            let version = recipe(server).version(&url).with_context(|| {
+            let version = given_version(server, &url).with_context(|| {
                 format!(
                     "{} is set to {}: correct it, or unset it to have a server started",
                     server.variable(),
@@ -186,6 +186,26 @@ fn still_up(
     Ok(None)
 }
 
+/// Logs in to a server of the user's and returns its version, if it is the kind of server that its variable is for.
+fn given_version(server: Server, url: &str) -> Result<String> {
+    let schemes: &[&str] = match server {
+        Server::Postgres | Server::Pgbouncer => &["postgres", "postgresql"],
+        Server::Mysql | Server::Mariadb => &["mysql", "mariadb"],
+        Server::Mongodb => &["mongodb", "mongodb+srv"],
+    };
+    let scheme = url.split_once("://").map(|(scheme, _)| scheme);
+    if !scheme.is_some_and(|scheme| schemes.contains(&scheme)) {
+        bail!("a URL for {server} begins with {}://", schemes[0]);
+    }
+    let version = recipe(server).version(url)?;
+    let is_mariadb = version.contains("MariaDB");
+    match server {
+        Server::Mysql if is_mariadb => bail!("this is MariaDB {version}, not MySQL"),
+        Server::Mariadb if !is_mariadb => bail!("this is MySQL {version}, not MariaDB"),
+        _ => Ok(version),
+    }
+}
+
 /// A URL from the environment, unless it is the one that we gave out ourselves.
 fn given_url(server: Server, record: Option<&Record>, environment: Environment<'_>) -> Option<String> {
     let given = non_empty(environment, server.variable())?.to_string_lossy().into_owned();
@@ -221,7 +241,7 @@ fn live_servers(workspace: &Path) -> Result<Vec<Server>> {
     let cache = Cache::open(workspace)?;
     let mut servers = Vec::new();
     for server in Server::ALL {
-        let record = Record::read(&cache.server_directory(server)?);
+        let record = Record::read(&cache.server_directory(server)?)?;
         if record.is_some_and(|record| record.endpoint.live_process().is_some()) {
             servers.push(server);
         }
@@ -237,7 +257,7 @@ pub fn print_env(workspace: &Path, servers: &[Server]) -> Result<()> {
     let cache = Cache::open(workspace)?;
     let mut missing = Vec::new();
     for server in servers {
-        let record = Record::read(&cache.server_directory(*server)?);
+        let record = Record::read(&cache.server_directory(*server)?)?;
         let url = given_url(*server, record.as_ref(), &process_environment).or_else(|| {
             let running = record.filter(|record| record.endpoint.live_process().is_some());
             running.map(|record| record.endpoint.url)
@@ -283,6 +303,18 @@ mod tests {
         assert_eq!(given("mysql://ours"), None);
         assert_eq!(given(""), None);
         assert_eq!(given("mysql://theirs").as_deref(), Some("mysql://theirs"));
+    }
+
+    #[test]
+    fn a_url_of_another_kind_is_refused_before_anybody_is_asked() {
+        for (server, url) in [
+            (Server::Postgres, "mysql://db/x"),
+            (Server::Mongodb, "app:secret@db/x"),
+            (Server::Mysql, "http://db/x"),
+        ] {
+            let error = given_version(server, url).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("a URL for {server} begins with ")), "{error}");
+        }
     }
 
     #[test]

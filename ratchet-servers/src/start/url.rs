@@ -1,7 +1,11 @@
 //! Passwords in URLs.
 
-/// The URL as it may be shown: passwords are masked.
+/// The URL as it may be shown: passwords are masked. A text without a scheme is not shown at all: who can tell where its
+/// password is?
 pub(crate) fn redacted(url: &str) -> String {
+    if !url.contains("://") {
+        return "a text that is no URL".to_owned();
+    }
     let (mut shown, rest) = match split_credentials(url) {
         Some((scheme, user, _, rest)) => (format!("{scheme}://{user}:***@"), rest),
         None => (String::new(), url),
@@ -45,6 +49,7 @@ mod tests {
         assert_eq!(redacted("postgres://app@db/x"), "postgres://app@db/x");
         assert_eq!(redacted("mongodb://db/x?replicaSet=rs0&w=1"), "mongodb://db/x?replicaSet=rs0&w=1");
         assert_eq!(redacted("postgres://db/x?user=a&password=b"), "postgres://db/x?user=a&password=***");
+        assert_eq!(redacted("app:secret@db/x"), "a text that is no URL");
     }
 
     #[test]

@@ -140,7 +140,7 @@ fn kills(workspace: &Path) -> Result<Vec<Kill>> {
     let changed = mutants::changed(workspace, &lock)?;
     if !changed.is_empty() {
         println!(
-            "mutants: {} of the bank changed since they were verified and do not count; \
+            "mutants: {} of the bank have no result for these sources and do not count; \
              `cargo xtask tck --mutants` tries them",
             changed.len()
         );

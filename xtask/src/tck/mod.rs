@@ -36,15 +36,19 @@ pub(crate) struct TckCommand {
     /// changed since `mutants.lock` was written, and a tenth of the others
     #[arg(long, group = "mode")]
     mutants: bool,
-    /// The same for what cargo-mutants generates, which a developer installs; words are parts of paths
+    /// The same for what cargo-mutants generates, in files whose paths contain a filter; writes `mutants.generated.toml`
     #[arg(long, group = "mode")]
     generated: bool,
     /// With --mutants or --generated: all of them
     #[arg(long, conflicts_with_all = ["list", "contracts"])]
     all: bool,
     /// How many mutants are tried at once
-    #[arg(long, value_name = "N", default_value_t = mutants::WORKERS)]
+    #[arg(long, value_name = "N", default_value_t = mutants::WORKERS, value_parser = at_least_one)]
     jobs: usize,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "at least 1".to_owned())
 }
 
 /// Carries a `tck` command out.
@@ -62,7 +66,8 @@ pub(crate) fn run(command: &TckCommand, workspace: &Path) -> Result<()> {
             Ok(())
         }
         ([], _, true) => contracts::run(workspace),
-        ([store, filters @ ..], false, false) => suite::run(workspace, store, filters),
+        ([store, filters @ ..], false, false) if !*all => suite::run(workspace, store, filters),
+        (_, false, false) if *all => bail!("--all goes with --mutants or --generated"),
         ([], false, false) => {
             bail!("name a store: `cargo xtask tck memory`, or see `cargo xtask tck --help`")
         }

@@ -19,6 +19,9 @@ use crate::{
 /// Runs every case, or those that a filter names, and says how they ended.
 pub(crate) fn run(workspace: &Path, store: &str, filters: &[String]) -> Result<()> {
     let needed = servers_of(store)?;
+    if !workspace.join(crate_of(store)).is_dir() {
+        bail!("the {store} store is not yet built");
+    }
     let all: Vec<String> = ratchet_tck::cases::all().map(ratchet_tck::Case::id).collect();
     let selections = if filters.is_empty() {
         vec![Vec::new()]

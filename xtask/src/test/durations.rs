@@ -22,6 +22,12 @@ pub(super) fn durations(
     ends.iter().filter_map(took).collect()
 }
 
+/// The tests that had begun when the program ended, and did not end by themselves.
+pub(super) fn unfinished(order: &[String], ends: &[(String, Duration)], threads: usize) -> Vec<String> {
+    let begun = order.iter().take(ends.len() + threads);
+    begun.filter(|test| !ends.iter().any(|(ended, _)| ended == *test)).cloned().collect()
+}
+
 /// The tests in the answer to `--list`, in order.
 pub(super) fn listed(output: &str) -> Vec<String> {
     output.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect()
@@ -47,6 +53,15 @@ mod tests {
         assert_eq!(durations(&order, &ends, 2), seconds(&[("b", 2), ("a", 5), ("c", 4), ("d", 1)]));
         let one_by_one = seconds(&[("a", 2), ("b", 5), ("c", 6), ("d", 6)]);
         assert_eq!(durations(&order, &one_by_one, 1), seconds(&[("a", 2), ("b", 3), ("c", 1), ("d", 0)]));
+    }
+
+    #[test]
+    fn a_program_that_breaks_off_leaves_tests_unfinished() {
+        let order = names(&["a", "b", "c", "d"]);
+        assert_eq!(unfinished(&order, &seconds(&[("b", 2)]), 2), ["a", "c"]);
+        assert_eq!(unfinished(&order, &[], 2), ["a", "b"]);
+        let all = seconds(&[("b", 2), ("a", 5), ("c", 6), ("d", 6)]);
+        assert_eq!(unfinished(&order, &all, 2), Vec::<String>::new());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::durations::{durations, listed};
+use super::durations::{durations, listed, unfinished};
 use crate::{
     cargo::{self, Built, EVERYTHING, cargo},
     servers::Running,
@@ -76,7 +76,10 @@ impl<'a> Setting<'a> {
 pub(super) struct Ended {
     pub(super) program: Program,
     pub(super) took: Duration,
-    pub(super) success: bool,
+    /// `None` if it ended well, else in the system's words.
+    pub(super) failure: Option<String>,
+    /// Tests that had begun and did not end, unless all ended.
+    pub(super) unfinished: Vec<String>,
     /// Everything that it printed.
     pub(super) output: String,
     pub(super) durations: Vec<(String, Duration)>,
@@ -151,9 +154,12 @@ impl Program {
             output += &line;
             output.push('\n');
         }
-        let success = child.wait()?.success();
+        let status = child.wait()?;
+        let failure = (!status.success()).then(|| status.to_string());
         let durations = durations(&order, &ends, threads);
-        Ok(Ended { program: self.clone(), took: begun.elapsed(), success, output, durations })
+        let unfinished = unfinished(&order, &ends, threads);
+        let (program, took) = (self.clone(), begun.elapsed());
+        Ok(Ended { program, took, failure, unfinished, output, durations })
     }
 
     /// Its tests in the order in which it starts them.
@@ -237,7 +243,7 @@ mod tests {
         std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
         let program = Program { executable: Some(script.clone()), ..named("a", "b") };
         let ended = program.run(&Setting::new(&[], false).unwrap()).unwrap();
-        assert!(!ended.success);
+        assert_eq!(ended.failure.as_deref(), Some("exit status: 1"));
         assert_eq!(ended.output, "test a ... ok\noops\n");
         assert_eq!(ended.durations.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["a"]);
         std::fs::remove_file(script).unwrap();

@@ -73,13 +73,19 @@ pub(super) struct Tally {
 impl Tally {
     /// Takes the results of a program in; returns a line that tells of them.
     pub(super) fn add(&mut self, ended: Ended) -> String {
-        let Ended { program, took, success, output, durations } = ended;
+        let Ended { program, took, failure, unfinished, output, durations } = ended;
         let failed = Results::of(&output).failed;
         self.failed_tests.extend(failed.iter().map(|test| format!("{program}: {test}")));
         let mut count = Count::of(&output).unwrap_or_default();
         // A program that fails without a failed test has crashed: that is a failure, not silence.
-        if !success && count.failed == 0 || count == Count::default() && !output.contains("test result: ") {
-            self.failed_tests.push(format!("{program}: ended without a result"));
+        let is_silent = count == Count::default() && !output.contains("test result: ");
+        if failure.is_some() && count.failed == 0 || is_silent {
+            let how = failure.unwrap_or_else(|| "it told no result".to_owned());
+            let at = match unfinished.as_slice() {
+                [] => String::new(),
+                tests => format!(" while it ran {}", tests.join(", ")),
+            };
+            self.failed_tests.push(format!("{program}: ended without a result{at} ({how})"));
             count.failed += 1;
         }
         if count.failed > 0 {
@@ -162,7 +168,8 @@ mod tests {
         Ended {
             program: super::super::program::named(package, target),
             took: Duration::from_secs(1),
-            success,
+            failure: (!success).then(|| "signal: 6 (SIGABRT)".to_owned()),
+            unfinished: Vec::new(),
             output: output.into(),
             durations: Vec::new(),
         }
@@ -237,9 +244,21 @@ mod tests {
         ] {
             let mut tally = Tally::default();
             tally.add(ended("ratchet-store-memory", "tck", success, &output));
-            assert_eq!(tally.failed_tests, ["ratchet-store-memory tck: ended without a result"], "{output}");
+            let [told] = tally.failed_tests.as_slice() else { panic!("{:?}", tally.failed_tests) };
+            assert!(told.starts_with("ratchet-store-memory tck: ended without a result"), "{output}");
             assert_eq!(tally.failures(&packages(&["ratchet-store-memory"])), ["1 tests failed"]);
         }
+    }
+
+    #[test]
+    fn a_crash_names_the_tests_that_ran() {
+        let mut tally = Tally::default();
+        let mut crashed = ended("ratchet-store-memory", "tck", false, "running 2 tests\n");
+        crashed.unfinished = vec!["claim::a".into(), "claim::b".into()];
+        tally.add(crashed);
+        let told = "ratchet-store-memory tck: ended without a result while it ran claim::a, claim::b \
+                    (signal: 6 (SIGABRT))";
+        assert_eq!(tally.failed_tests, [told]);
     }
 
     #[test]
