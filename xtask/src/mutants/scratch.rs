@@ -31,8 +31,9 @@ const NAMED: [&str; 2] = ["ratchet-servers", "ratchet-store-postgres"];
 const FEATURES: &str = "xtask";
 /// What tests read beside the crates.
 const TEXTS: &str = "ddl";
-/// The parts of a target folder that hold what was built.
-const BUILT: [&str; 3] = [".fingerprint", "build", "deps"];
+/// The part of a target folder that holds libraries, and those that say what is known about them.
+const LIBRARIES: &str = "deps";
+const KNOWLEDGE: [&str; 2] = [".fingerprint", "build"];
 const VERBATIM: [&str; 2] = ["Cargo.lock", "rust-toolchain.toml"];
 
 /// One copy.
@@ -74,18 +75,29 @@ impl Scratch {
         Ok(())
     }
 
-    /// Takes over what another target folder holds, so that dependencies are not built once more. Files are linked, not
-    /// copied: cargo leaves those of a dependency alone, and those of our crates have other names in every copy.
+    /// Takes over what another target folder holds, so that dependencies are not built once more.
+    ///
+    /// Libraries are linked, not copied: the compiler never writes into one that is there, it puts a new file in its
+    /// place. What cargo knows about them is copied: it writes into these files, and one that two folders share would
+    /// tell the one that a library is up to date which the other has built.
     pub(crate) fn take_over_build(&self, other: &Path) -> Result<()> {
         const PROFILE: &str = "debug";
-        if self.target().exists() || !other.join(PROFILE).is_dir() {
+        let (from, to) = (other.join(PROFILE), self.target().join(PROFILE));
+        if self.target().exists() || !from.is_dir() {
             return Ok(());
         }
-        let to = self.target().join(PROFILE);
-        fs::create_dir_all(&to)?;
-        for part in BUILT.map(|part| other.join(PROFILE).join(part)).iter().filter(|part| part.is_dir()) {
-            let status = Command::new("cp").args(["-al", "--"]).arg(part).arg(&to).status();
-            anyhow::ensure!(status.context("cannot run cp")?.success(), "cannot link {}", part.display());
+        fs::create_dir_all(to.join(LIBRARIES))?;
+        for part in KNOWLEDGE.map(|part| from.join(part)).iter().filter(|part| part.is_dir()) {
+            let status = Command::new("cp").args(["-a", "--"]).arg(part).arg(&to).status();
+            anyhow::ensure!(status.context("cannot run cp")?.success(), "cannot copy {}", part.display());
+        }
+        for entry in fs::read_dir(from.join(LIBRARIES))? {
+            let file = entry?.path();
+            if file.extension().is_some_and(|e| e == "rlib" || e == "rmeta" || e == "so") {
+                let name = file.file_name().unwrap_or_default();
+                fs::hard_link(&file, to.join(LIBRARIES).join(name))
+                    .with_context(|| format!("cannot link {}", file.display()))?;
+            }
         }
         Ok(())
     }
@@ -160,13 +172,18 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("xtask-build-{}", std::process::id()));
         let built = folder.join("target");
         fs::create_dir_all(built.join("debug/deps")).unwrap();
+        fs::create_dir_all(built.join("debug/.fingerprint/a")).unwrap();
         fs::write(built.join("debug/deps/liba.rlib"), "a").unwrap();
+        fs::write(built.join("debug/.fingerprint/a/lib-a"), "known").unwrap();
         fs::write(built.join("debug/.cargo-lock"), "").unwrap();
         let scratch = Scratch::new(&folder, 0);
         scratch.take_over_build(&folder.join("nowhere")).unwrap();
         assert!(!scratch.target().exists());
         scratch.take_over_build(&built).unwrap();
         assert!(scratch.target().join("debug/deps/liba.rlib").is_file());
+        // What one build writes down is no news for the other.
+        fs::write(scratch.target().join("debug/.fingerprint/a/lib-a"), "changed").unwrap();
+        assert_eq!(fs::read_to_string(built.join("debug/.fingerprint/a/lib-a")).unwrap(), "known");
         // Two builds would wait for each other.
         assert!(!scratch.target().join("debug/.cargo-lock").exists());
         fs::write(built.join("debug/deps/libb.rlib"), "b").unwrap();
