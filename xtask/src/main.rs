@@ -4,6 +4,7 @@ mod bench;
 mod cargo;
 mod contracts;
 mod mutants;
+mod queue;
 mod requirements;
 mod servers;
 mod tck;

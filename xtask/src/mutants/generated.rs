@@ -5,7 +5,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     path::Path,
 };
 
@@ -14,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     bank::{Change, Mutant, Span, Suite},
+    committed,
     trees::{Trees, folder_of},
     worker::Fate,
 };
@@ -58,16 +58,11 @@ pub(crate) struct Results {
 
 impl Generated {
     pub(crate) fn read(workspace: &Path) -> Result<Self> {
-        let path = workspace.join(FILE);
-        if !path.exists() {
-            return Ok(Self::default());
-        }
-        toml::from_str(&fs::read_to_string(path)?).context(FILE)
+        committed::read(workspace, FILE)
     }
 
     pub(crate) fn write(&self, workspace: &Path) -> Result<()> {
-        let text = format!("{HEADER}\n{}", toml::to_string(self)?);
-        fs::write(workspace.join(FILE), text).with_context(|| format!("cannot write {FILE}"))
+        committed::write(workspace, FILE, HEADER, self)
     }
 
     /// The areas of the suite whose cases have caught one.

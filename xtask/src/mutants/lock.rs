@@ -3,14 +3,15 @@
 //! A result stands while its hash does: the mutant, the crate that it changes and the crate of the tests. So a run tries
 //! what changed; of the rest it draws a tenth by the commit's hash, and what has not been verified for long.
 
-use std::{collections::BTreeMap, fs, path::Path, process::Command};
+use std::{collections::BTreeMap, path::Path, process::Command};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
     bank::Mutant,
+    committed,
     trees::{Trees, folder_of},
 };
 
@@ -46,16 +47,11 @@ pub(crate) struct Lock {
 impl Lock {
     /// The lock of this checkout; empty if there is none.
     pub(crate) fn read(workspace: &Path) -> Result<Self> {
-        let path = workspace.join(FILE);
-        if !path.exists() {
-            return Ok(Self::default());
-        }
-        toml::from_str(&fs::read_to_string(path)?).context(FILE)
+        committed::read(workspace, FILE)
     }
 
     pub(crate) fn write(&self, workspace: &Path) -> Result<()> {
-        let text = format!("{HEADER}\n{}", toml::to_string(self)?);
-        fs::write(workspace.join(FILE), text).with_context(|| format!("cannot write {FILE}"))
+        committed::write(workspace, FILE, HEADER, self)
     }
 
     pub(crate) fn entry(&self, name: &str) -> Option<&Entry> {
@@ -141,6 +137,8 @@ impl History {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn entry(name: &str, hash: &str, verified: &str) -> Entry {

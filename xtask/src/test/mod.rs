@@ -7,14 +7,7 @@ mod durations;
 mod program;
 mod tally;
 
-use std::{
-    collections::VecDeque,
-    path::Path,
-    process::Stdio,
-    sync::{Mutex, PoisonError, mpsc},
-    thread,
-    time::Instant,
-};
+use std::{path::Path, process::Stdio, sync::mpsc, thread, time::Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -23,6 +16,7 @@ use self::{
     program::{Ended, Program, Setting},
     tally::Tally,
 };
+use crate::queue::Queue;
 use crate::servers::{self, Origin, Running, Server};
 
 /// The stores of the design, with the servers that their tests need.
@@ -132,19 +126,6 @@ fn run_all(programs: Vec<Program>, setting: &Setting<'_>, mut ended: impl FnMut(
         }
         Ok(())
     })
-}
-
-/// Programs that nobody has taken yet.
-struct Queue(Mutex<VecDeque<Program>>);
-
-impl Queue {
-    fn new(programs: Vec<Program>) -> Self {
-        Self(Mutex::new(programs.into()))
-    }
-
-    fn next(&self) -> Option<Program> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
-    }
 }
 
 #[cfg(test)]
