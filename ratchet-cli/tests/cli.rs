@@ -394,6 +394,44 @@ async fn stored_text_does_not_steer_the_terminal() {
     assert!(screen.contains("\\u{1b}[2Jgone") && !screen.contains('\u{1b}'), "{screen}");
 }
 
+/// Clears the screen in one character, turns the line around, and ends it.
+const HOSTILE: &str = "a\u{9b}2J\u{202e}b\u{2028}c\u{2066}d\u{1b}]0;e\u{7f}\u{feff}";
+/// What names may have of it.
+const HOSTILE_NAME: &str = "a\u{202e}b\u{2028}c\u{2066}";
+
+#[tokio::test]
+async fn no_text_that_is_stored_reaches_the_terminal_as_it_is() {
+    let shop = Shop::open().await;
+    let (job, failed) = shop.hostile(HOSTILE, HOSTILE_NAME).await;
+    let (job, failed) = (job.to_string(), failed.to_string());
+    let commands: [&[&str]; 9] = [
+        &["status"],
+        &["nodes"],
+        &["queues"],
+        &["dlq", "list"],
+        &["jobs", "list"],
+        &["jobs", "show", &job],
+        &["jobs", "show", &failed],
+        &["explain", &job],
+        &["explain", &failed],
+    ];
+    for command in commands {
+        for json in [&[][..], &["--json"]] {
+            let shown = said(&shop.url, &[command, json].concat());
+            let raw = shown.chars().find(|c| HOSTILE.contains(*c) && !c.is_ascii_graphic());
+            assert_eq!(raw, None, "{command:?} {json:?}: {shown}");
+            assert!(!shown.contains("\nforged"), "{command:?} {json:?}: {shown}");
+        }
+    }
+    let story = json(&shop.url, &["jobs", "show", &job]);
+    assert_eq!(story["job"]["business_key"], format!("{HOSTILE}\nforged"), "the value is the same");
+    assert_eq!(story["job"]["call"]["payload"]["args"][0], HOSTILE_NAME);
+
+    let taken = run(&shop.url, &["jobs", "retry", &failed]);
+    let taken = text(&taken.stdout);
+    assert!(taken.contains("has its business key") && !taken.contains("\nforged"), "{taken}");
+}
+
 #[tokio::test]
 async fn a_reader_that_has_seen_enough_is_no_trouble() {
     let shop = Shop::open().await;

@@ -154,12 +154,12 @@ async fn maintenance_is_done_now_and_says_what_it_did() {
     let shop = Shop::open().await;
     let failed = shop.failed("the oven is cold", 3).await;
     shop.log(failed[0], 4).await;
-    let old = ["maintenance", "run", "archive", "dlq-purge", "log-purge", "--older-than", "1d"];
+    let old = ["maintenance", "run", "archive", "dlq-purge", "log-purge", "--older-than", "1d", "--yes"];
     assert_eq!(
         said(&shop.url, &old),
         "archive        0 archived\ndlq-purge      0 deleted\nlog-purge      0 deleted\n"
     );
-    let done = json(&shop.url, &["maintenance", "run", "log-purge", "dlq-purge", "--older-than", "0s"]);
+    let done = json(&shop.url, &["maintenance", "run", "log-purge", "dlq-purge", "--older-than", "0s", "-y"]);
     assert_eq!(each(&done["tasks"], "outcome"), ["done", "done"]);
     assert_eq!((&done["tasks"][0]["rows"], &done["tasks"][1]["rows"]), (&4.into(), &3.into()));
 
@@ -182,12 +182,37 @@ async fn maintenance_is_done_now_and_says_what_it_did() {
 }
 
 #[tokio::test]
+async fn maintenance_deletes_nothing_that_can_be_missed_before_it_was_asked() {
+    let shop = Shop::open().await;
+    let failed = shop.failed("the oven is cold", 3).await;
+    shop.log(failed[0], 4).await;
+    let purge =
+        |tasks: &[&'static str], age| [&["maintenance", "run"], tasks, &["--older-than", age]].concat();
+    for (tasks, will_be) in [
+        (&["dlq-purge"][..], "3 dead letters older than 0 ms"),
+        (&["log-purge"], "log lines older than 0 ms"),
+        (&["archive", "archive-purge"], "archived jobs older than 0 ms"),
+        (&["log-purge", "dlq-purge"], "log lines older than 0 ms and 3 dead letters older than 0 ms"),
+    ] {
+        let error = refused(&shop.url, &purge(tasks, "0s"));
+        assert_eq!(error, format!("error: {will_be} will be deleted for good: say --yes if that is meant\n"));
+    }
+    // Nothing would be lost.
+    said(&shop.url, &purge(&["dlq-purge", "node-purge"], "1d"));
+    assert_eq!(json(&shop.url, &["dlq", "list"])["groups"][0]["count"], 3);
+    assert_eq!(
+        json(&shop.url, &["jobs", "show", &failed[0].to_string()])["log"].as_array().unwrap().len(),
+        4
+    );
+}
+
+#[tokio::test]
 async fn maintenance_that_is_told_to_stop_frees_its_lock_and_the_next_one_goes_on() {
     const LINES: usize = 40_000;
     let shop = Shop::open().await;
     let job = shop.pending("default").await;
     shop.log(job, LINES).await;
-    let purge = ["maintenance", "run", "log-purge", "--older-than", "0s"];
+    let purge = ["maintenance", "run", "log-purge", "--older-than", "0s", "--yes"];
     let mut child = ratchet(&shop.url, &purge).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut first = String::new();
     BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut first).unwrap();

@@ -293,6 +293,7 @@ CREATE INDEX ratchet.idx_archive_business_key ON ratchet.scheduler_job_archive (
 CREATE INDEX ratchet.idx_archive_archived_at ON ratchet.scheduler_job_archive (archived_at);
 
 -- A job as readers see it: both rows, and the one status that follows from them.
+-- SQLite reads every view when it opens a file, so this one is written for 3.40, the `sqlite3` of Debian 12.
 CREATE VIEW ratchet.vw_jobs AS
 SELECT
     j.job_id, j.job_type, j.queue, j.priority, j.max_retries, j.backoff_policy, j.backoff_param_ms, j.timeout_ms,
@@ -301,7 +302,8 @@ SELECT
     j.business_key, j.resource_name, j.caller_principal, j.trace_context, j.batch_id, j.depends_on, j.superseded_by,
     j.created_at, j.cron_expr, j.zone_id, j.next_fire, j.rec_status,
     (
-        SELECT json_group_array(t.tag ORDER BY t.place) FROM ratchet.scheduler_job_tag t WHERE t.job_id = j.job_id
+        SELECT json_group_array(t.tag)
+        FROM (SELECT p.tag FROM ratchet.scheduler_job_tag p WHERE p.job_id = j.job_id ORDER BY p.place) t
     ) AS tags,
     CASE
         WHEN q.cancel_requested THEN 'CANCELED'

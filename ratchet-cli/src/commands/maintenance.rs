@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Subcommand;
+use ratchet_api::store::JobFilter;
+use ratchet_core::Client;
 use ratchet_core::maintenance::{Ran, Task};
 
+use super::confirm::{COUNTED, Confirm, how_many};
 use crate::output::maintenance::{Runs, TaskRun};
-use crate::output::{Output, progress};
+use crate::output::{Output, progress, span};
 use crate::store::Place;
 
 /// `ratchet maintenance`
@@ -35,7 +38,8 @@ enum Command {
 
 Examples:
   ratchet maintenance run archive --older-than 90d
-  ratchet maintenance run log-purge node-purge --older-than 12h --json")]
+  ratchet maintenance run dlq-purge --older-than 90d                     # says how many, and asks
+  ratchet maintenance run log-purge node-purge --older-than 12h --yes")]
     Run(Run),
 }
 
@@ -48,11 +52,18 @@ struct Run {
     /// How old it must be: 90d, 12h, 30min, 10s. The options of your application are not known here
     #[arg(long, value_name = "AGE", value_parser = age)]
     older_than: Duration,
+
+    #[command(flatten)]
+    confirm: Confirm,
 }
 
 pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) -> Result<ExitCode> {
-    let Command::Run(Run { tasks, older_than }) = &arguments.command;
+    let Command::Run(Run { tasks, older_than, confirm }) = &arguments.command;
     let client = place.open().await?;
+    let losses = losses(tasks, *older_than, &client).await?;
+    if !losses.is_empty() {
+        confirm.ask(&format!("{} will be deleted for good", losses.join(" and ")))?;
+    }
     let maintenance = client.maintenance().older_than(*older_than);
     let (mut runs, stop) = (Runs::default(), stop_on_signal());
     for task in tasks {
@@ -68,6 +79,31 @@ pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) ->
     let done = runs.tasks.iter().all(|run| matches!(run.ran, Ran::Done { .. }));
     output.show(&runs)?;
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What tasks would delete that somebody may still want.
+async fn losses(tasks: &[Task], older_than: Duration, client: &Client) -> Result<Vec<String>> {
+    let age = format!("older than {}", span(older_than));
+    let mut losses = Vec::new();
+    for task in tasks {
+        match task {
+            Task::DlqPurge => match dead_letters(older_than, client).await? {
+                0 => {}
+                found => losses.push(format!("{} {age}", how_many(found, "dead letter"))),
+            },
+            Task::ArchivePurge => losses.push(format!("archived jobs {age}")),
+            Task::LogPurge => losses.push(format!("log lines {age}")),
+            _ => {}
+        }
+    }
+    Ok(losses)
+}
+
+/// How many dead letters are older than this, counted up to [`COUNTED`].
+async fn dead_letters(older_than: Duration, client: &Client) -> Result<usize> {
+    let mut filter = JobFilter::default();
+    filter.ended_until = Some(client.store().database_time().await? - older_than);
+    Ok(client.retry_all(filter).count(COUNTED).await?)
 }
 
 /// Becomes true at Ctrl-C or SIGTERM: whoever is killed instead keeps the lock until it ends by itself.

@@ -1,5 +1,6 @@
 //! One file for each command.
 
+mod confirm;
 #[cfg(feature = "sqlite")]
 pub(crate) mod demo;
 pub(crate) mod dlq;

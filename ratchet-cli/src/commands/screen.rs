@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ratchet_api::spi::JobEventListener;
 use ratchet_api::{JobEvent, JobEventKind, JobType};
 
+use crate::output::escape;
+
 /// Prints what happens, one line each.
 #[derive(Clone, Default)]
 pub(crate) struct Screen {
@@ -48,5 +50,5 @@ impl JobEventListener for Screen {
 
 /// Whoever reads may have seen enough.
 fn print(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+    let _ = writeln!(std::io::stdout(), "{}", escape::text(line));
 }

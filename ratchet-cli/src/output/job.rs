@@ -10,7 +10,7 @@ use ratchet_api::{
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{Instant, Table};
+use super::{Instant, Table, escape};
 
 /// A stored job. Every field is always there; what does not apply is null.
 #[derive(Clone, Debug, Serialize)]
@@ -252,7 +252,7 @@ pub(crate) struct Answer {
 
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}  {}", self.id, self.answer)
+        writeln!(f, "{}  {}", self.id, escape::one_line(&self.answer))
     }
 }
 

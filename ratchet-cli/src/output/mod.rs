@@ -1,6 +1,7 @@
 //! What commands print: tables for people, one JSON document for programs.
 
 pub(crate) mod dead_letter;
+pub(crate) mod escape;
 pub(crate) mod explain;
 pub(crate) mod job;
 pub(crate) mod maintenance;
@@ -36,9 +37,9 @@ impl Output {
     /// Prints what a command found.
     pub(crate) fn show(self, report: &(impl Serialize + Display)) -> Result<()> {
         let text = if self.json {
-            serde_json::to_string_pretty(report)? + "\n"
+            escape::json(&serde_json::to_string_pretty(report)?) + "\n"
         } else {
-            harmless(&report.to_string())
+            escape::text(&report.to_string())
         };
         let mut screen = io::stdout().lock();
         match screen.write_all(text.as_bytes()).and_then(|()| screen.flush()) {
@@ -49,28 +50,15 @@ impl Output {
     }
 }
 
-/// Shows control characters instead of obeying them: stored text must not steer a terminal.
-fn harmless(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' | '\t' => out.push(c),
-            c if c.is_control() => out.extend(c.escape_default()),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
 /// Tells how far a long command is, without getting into its output.
 pub(crate) fn progress(text: &str) {
     // A reader who is gone is no reason to stop.
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", escape::text(text));
 }
 
 /// Tells why a command failed.
 pub(crate) fn failure(error: &Error) -> ExitCode {
-    progress(&without_secrets(&format!("error: {}", harmless(&reasons(error)))));
+    progress(&without_secrets(&format!("error: {}", reasons(error))));
     ExitCode::FAILURE
 }
 
@@ -110,11 +98,6 @@ fn without_secrets(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn stored_text_does_not_steer_the_terminal() {
-        assert_eq!(harmless("a\u{1b}[2Jb\r\n\tc"), "a\\u{1b}[2Jb\\r\n\tc");
-    }
 
     #[test]
     fn each_reason_is_told_once() {

@@ -5,7 +5,7 @@ use std::fmt;
 use ratchet_api::{Node, Owner};
 use serde::Serialize;
 
-use super::{Instant, Table};
+use super::{Instant, Table, escape};
 
 /// Every node that is known.
 #[derive(Clone, Debug, Serialize)]
@@ -101,14 +101,14 @@ impl fmt::Display for NodeList {
             }
             let since = node.dead_since.map(|since| format!(" since {}", since.seen_from(*now)));
             writeln!(f, "{}  {}{}", node.owner, node.state, since.unwrap_or_default())?;
-            writeln!(f, "  label      {}", node.label)?;
-            writeln!(f, "  version    {}", node.version)?;
+            writeln!(f, "  label      {}", escape::one_line(&node.label))?;
+            writeln!(f, "  version    {}", escape::one_line(&node.version))?;
             writeln!(f, "  started    {}", node.started_at.seen_from(*now))?;
             writeln!(f, "  heartbeat  {}", node.heartbeat_at.seen_from(*now))?;
             writeln!(f, "  running    {} of {}", node.running, node.slots)?;
             writeln!(f, "  clock      {:+} ms against the database", node.clock_skew_ms)?;
             let targets = if node.targets.is_empty() { "none".to_owned() } else { node.targets.join(", ") };
-            writeln!(f, "  targets    {targets}")?;
+            writeln!(f, "  targets    {}", escape::one_line(&targets))?;
         }
         Ok(())
     }

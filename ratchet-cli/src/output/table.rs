@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::escape;
+
 /// Rows under a heading; columns of numbers stand to the right.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
@@ -47,12 +49,13 @@ impl fmt::Display for Table {
     }
 }
 
-/// The first line of a text, with a sign if that is not all.
+/// The first line of a text as it is shown, with a sign if that is not all.
 fn first_line(text: String) -> String {
-    match text.split_once('\n') {
+    let text = match text.split_once('\n') {
         Some((line, _)) => format!("{} …", line.trim_end()),
         None => text,
-    }
+    };
+    escape::text(&text)
 }
 
 #[cfg(test)]
@@ -65,5 +68,12 @@ mod tests {
         table.row(["é".to_owned(), "7".to_owned(), "one\ntwo".to_owned()]);
         table.row(["longer".to_owned(), "1200".to_owned(), String::new()]);
         assert_eq!(table.to_string(), "NAME    COUNT  SAYS\né           7  one …\nlonger   1200\n");
+    }
+
+    #[test]
+    fn a_column_is_as_wide_as_its_escapes() {
+        let mut table = Table::new(["NAME", "SAYS"]);
+        table.row(["\u{202e}a".to_owned(), "x".to_owned()]);
+        assert_eq!(table.to_string(), "NAME       SAYS\n\\u{202e}a  x\n");
     }
 }

@@ -105,6 +105,7 @@ mod sql {
     use ratchet_store_core::{Namespace, SchemaMigrator};
 
     use super::{Applied, Place, Versions};
+    use crate::output::progress;
 
     impl Place {
         /// The namespace on a server with schemas.
@@ -125,7 +126,7 @@ mod sql {
     }
 
     pub(super) async fn migrate(migrator: &SchemaMigrator) -> Result<Applied> {
-        let applied = migrator.migrate(|progress| eprintln!("{progress}")).await?;
+        let applied = migrator.migrate(|step| progress(&step.to_string())).await?;
         Ok(Applied { applied: Some(applied.iter().map(ToString::to_string).collect()) })
     }
 

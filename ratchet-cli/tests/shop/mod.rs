@@ -5,11 +5,13 @@
 use std::time::Duration;
 
 use ratchet_api::store::{DlqAlertStore as _, JobBulkStore as _, JobLogStore as _, JobStoreExt as _};
-use ratchet_api::store::{JobBatchStatusStore as _, JobClaimStore as _, NodeStore as _, ProgressReport};
+use ratchet_api::store::{
+    JobBatchStatusStore as _, JobClaimStore as _, JobTerminalStore as _, NodeStore as _, ProgressReport,
+};
 use ratchet_api::{
-    BusinessKey, Condition, Edge, ErrorRecord, Fence, Inserted, JobClaim, JobFailure, JobId, JobPayload,
-    JobType, JsonText, LogLevel, NewDlqAlert, NewJob, NewLogLine, NodeInfo, Owner, Progress, QueueName,
-    Sanitized, Submission, Tag,
+    BusinessKey, Condition, Edge, ErrorRecord, Fence, IdempotencyKey, Inserted, JobClaim, JobFailure, JobId,
+    JobPayload, JobType, JsonText, LogLevel, NewDlqAlert, NewJob, NewLogLine, NodeInfo, Owner, Progress,
+    QueueName, Sanitized, Submission, Tag,
 };
 use ratchet_core::defaults::DefaultErrorSanitizer;
 use ratchet_store_sqlite::SqliteStore;
@@ -125,6 +127,44 @@ impl Shop {
             message: sanitized(&JobFailure::new("", format!("line {number}"))),
         };
         self.store.append_logs(&(0..lines).map(line).collect::<Vec<_>>()).await.unwrap();
+    }
+
+    /// A node, a running job and a dead letter with hostile text wherever a text can be. Every text that may have several
+    /// lines has a second one that begins with `forged`.
+    pub(crate) async fn hostile(&self, text: &str, name: &str) -> (JobId, JobId) {
+        let forged = format!("{text}\nforged");
+        let mut node = NodeInfo::new(Owner::incarnate(name));
+        (node.label, node.version, node.targets) = (forged.clone(), forged.clone(), vec![name.to_owned()]);
+        self.store.join(&node, Duration::from_secs(3_600)).await.unwrap();
+        let job = |key: &str| {
+            let arguments = JsonText::parse(serde_json::json!([name]).to_string()).unwrap();
+            let mut job = NewJob::new(JobPayload::new(name, name, &arguments).unwrap());
+            let spec = &mut job.spec;
+            spec.queue = QueueName::new(name).unwrap();
+            spec.tags = vec![Tag::new(name).unwrap()];
+            spec.business_key = Some(BusinessKey::new(key).unwrap());
+            spec.idempotency_key = Some(IdempotencyKey::new(format!("{forged} {}", spec.id)).unwrap());
+            spec.caller_principal = Some(forged.clone());
+            spec.trace_context = Some(forged.clone());
+            spec.params = Some(JsonText::parse(serde_json::json!({ name: text }).to_string()).unwrap());
+            job
+        };
+        let failed = self.submit(job(&forged)).await;
+        for claim in self.claim(&[failed]).await {
+            self.fail(&claim, &forged).await;
+        }
+        let running = self.submit(job(&forged)).await;
+        self.claim(&[running]).await;
+        self.progress(running, 1, &forged).await;
+        let line = NewLogLine {
+            job: running,
+            fence: Fence::FIRST.next(),
+            level: LogLevel::Info,
+            message: sanitized(&JobFailure::new("", forged.as_str())),
+        };
+        self.store.append_logs(&[line]).await.unwrap();
+        self.store.cancel(&[running.into()], &sanitized(&JobFailure::new("", forged))).await.unwrap();
+        (running, failed)
     }
 
     /// Pretends that a newer program migrated the file.

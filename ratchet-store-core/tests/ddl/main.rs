@@ -9,6 +9,7 @@ mod cut;
 mod install;
 mod kill;
 mod shape;
+mod sqlite;
 mod text;
 mod views;
 
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         ("install", install::CASES),
         ("kill", kill::CASES),
         ("shape", shape::CASES),
+        ("sqlite", sqlite::CASES),
         ("views", views::CASES),
     ])
 }

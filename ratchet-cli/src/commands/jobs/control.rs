@@ -24,7 +24,7 @@ pub(crate) struct Jobs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Chosen {
     /// The jobs' ids, or options that say which
-    #[arg(value_name = "ID", required_unless_present_any = ["Filter", "all"], conflicts_with_all = ["Filter", "Extent"])]
+    #[arg(value_name = "ID", required_unless_present_any = ["Filter", "all"], conflicts_with_all = ["Filter", "Extent", "Confirm"])]
     ids: Vec<JobId>,
 
     /// All jobs for which it is possible

@@ -9,7 +9,7 @@ use std::fmt;
 use ratchet_api::{JobId, JobStatus};
 use serde::Serialize;
 
-use super::Instant;
+use super::{Instant, escape};
 
 /// What the store does not know.
 const UNKNOWN_HERE: &str =
@@ -66,7 +66,9 @@ struct Told<'a> {
 impl fmt::Display for Told<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let when = |at: &Instant| at.seen_from(self.now);
-        let because = |why: &Option<String>| why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        let because = |why: &Option<String>| {
+            why.as_ref().map(|why| format!(": {}", escape::one_line(why))).unwrap_or_default()
+        };
         let on = |node: &Option<_>| node.as_ref().map_or_else(|| "nobody".to_owned(), ToString::to_string);
         match self.reason {
             Reason::Ended { status, at, why, superseded_by } => {
