@@ -360,7 +360,7 @@ pub struct Job {
     pub blocked_by: u32,
     /// Parents that are not decided yet.
     pub open_parents: u32,
-    /// Edges that lead from this job to others.
+    /// Edges from this job to others that were ever stored, also those that went with their child.
     pub edge_count: u32,
     /// The parent of its first edge.
     pub depends_on: Option<JobId>,
@@ -458,7 +458,7 @@ pub struct JobClaim {
     pub timeout: Option<Duration>,
     /// Its key.
     pub business_key: Option<BusinessKey>,
-    /// Edges that lead from it to others.
+    /// Edges from it to others that were ever stored, also those that went with their child.
     pub edge_count: u32,
     /// Someone asked to cancel it since it was claimed.
     pub cancel_requested: bool,

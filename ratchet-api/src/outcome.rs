@@ -20,7 +20,7 @@ pub struct Outcome {
     pub end: End,
     /// What follows for other jobs, in the same transaction.
     pub effects: Vec<Effect>,
-    /// The edges that were known when `effects` were decided; if there are more by now, the store
+    /// The job's [`edge_count`](crate::Job::edge_count) when `effects` were decided; if it is higher by now, the store
     /// answers [`Verdict::EdgesChanged`] instead.
     pub edges_seen: u32,
 }
@@ -220,7 +220,12 @@ pub enum Verdict {
     /// A cancel had been requested: CANCELED is recorded instead, and the result and effects are dropped.
     CanceledInstead,
     /// Edges were added meanwhile. Nothing was done: decide again about all of these.
-    EdgesChanged(Vec<Edge>),
+    EdgesChanged {
+        /// Every edge that leads from the job and is stored.
+        edges: Vec<Edge>,
+        /// What to send as [`edges_seen`](Outcome::edges_seen) then. Edges that went with their child still count.
+        edge_count: u32,
+    },
     /// The job belongs to someone else by now. Nothing was done: drop the result.
     LeaseLost,
 }
@@ -279,7 +284,11 @@ mod tests {
         let settled =
             [Verdict::Recorded(Recorded::default()), Verdict::AlreadyRecorded, Verdict::CanceledInstead];
         assert!(settled.iter().all(Verdict::is_settled));
-        assert!(![Verdict::EdgesChanged(vec![]), Verdict::LeaseLost].iter().any(Verdict::is_settled));
+        assert!(
+            ![Verdict::EdgesChanged { edges: vec![], edge_count: 1 }, Verdict::LeaseLost]
+                .iter()
+                .any(Verdict::is_settled)
+        );
     }
 
     #[test]

@@ -45,7 +45,8 @@ impl State {
         }
         let decides = matches!(outcome.end, End::Succeeded { .. } | End::DeadLetter { .. });
         if decides && row.job.edge_count > outcome.edges_seen {
-            return Verdict::EdgesChanged(self.edges_from(id));
+            let edge_count = row.job.edge_count;
+            return Verdict::EdgesChanged { edges: self.edges_from(id), edge_count };
         }
         let mut led_to = Recorded::default();
         match &outcome.end {

@@ -228,14 +228,11 @@ impl State {
         self.edges.iter_mut().find(is_it)?.state = decided;
         let row = self.jobs.get_mut(&child)?;
         row.job.open_parents = row.job.open_parents.saturating_sub(1);
-        if row.status().is_terminal() {
-            // Kept up to date for a retry that brings the child back.
-            row.job.blocked_by =
-                row.job.blocked_by.saturating_sub(u32::from(decided == EdgeState::Satisfied));
-            return None;
-        }
         if decided == EdgeState::Satisfied {
             row.lower_blocked(now, led_to);
+        }
+        if row.status().is_terminal() {
+            return None;
         }
         // Once: it may be waiting to be cancelled already, for the sake of another parent.
         let hopeless = row.job.open_parents < row.job.blocked_by && !row.refused;
@@ -267,9 +264,7 @@ impl State {
         let progress = row.batch.progress;
         if progress.is_complete() && row.batch.completed_at.is_none() {
             row.batch.completed_at = Some(now);
-            if let Some(parent) =
-                self.jobs.get_mut(&id.parent()).filter(|parent| !parent.status().is_terminal())
-            {
+            if let Some(parent) = self.jobs.get_mut(&id.parent()) {
                 parent.job.open_parents = parent.job.open_parents.saturating_sub(1);
                 parent.lower_blocked(now, led_to);
             }
@@ -279,13 +274,14 @@ impl State {
 }
 
 impl Row {
-    /// One parent less to wait for; the last one makes the job due, unless its own time is later.
+    /// One parent or batch less to wait for; the last one makes the job due, unless its own time is later. An ended job
+    /// only keeps count, for a retry that brings it back.
     fn lower_blocked(&mut self, now: Timestamp, led_to: &mut Recorded) {
         if self.job.blocked_by == 0 {
             return;
         }
         self.job.blocked_by -= 1;
-        if self.job.blocked_by == 0 {
+        if self.job.blocked_by == 0 && !self.status().is_terminal() {
             self.job.scheduled_time = self.job.scheduled_time.max(now);
             led_to.released.push(self.job.spec.id);
         }

@@ -84,8 +84,9 @@ pub trait JobTerminalStore: Send + Sync + 'static {
     ///   hand-back edges stay open, whatever the effects say.
     /// - `commit.submit`: submissions are stored with the outcome, whatever its end, and after what that end frees; a refused
     ///   one is reported and undoes nothing.
-    /// - `commit.edges_changed`: if a job that succeeds or fails for good has more edges than were seen, nothing is done
-    ///   and all its edges are returned.
+    /// - `commit.edges_changed`: if a job that succeeds or fails for good has a higher edge count than was seen, nothing is
+    ///   done and its edges are returned with that count; an outcome that has seen the count is recorded, however few of
+    ///   the edges are left.
     /// - `commit.cancel_wins`: once a cancel was requested, whatever is committed records CANCELED with its history row, drops
     ///   result and effects, and answers `CanceledInstead`; sent again it answers `AlreadyRecorded`.
     /// - `commit.batch`: the end of a child counts once in its batch, success as completed, the rest as failed; concurrent

@@ -26,36 +26,50 @@ pub(crate) enum Conclusion {
     Canceled { reason: Sanitized },
 }
 
-/// The outcome of an attempt of a job that was loaded, with its edges as they are known now.
+/// The edges that lead from a job, as far as they are known, and how many the store had counted then.
+#[derive(Clone, Debug)]
+pub(crate) struct Edges {
+    pub(crate) known: Vec<Edge>,
+    pub(crate) count: u32,
+}
+
+impl Edges {
+    /// Those of a job that was not loaded: counted and not known, so the store decides them by the job's end.
+    pub(crate) fn counted(claim: &JobClaim) -> Self {
+        Self { known: Vec::new(), count: claim.edge_count }
+    }
+}
+
+/// The outcome of an attempt, with its edges as they are known now. Of a job that could not be loaded no callbacks are known.
 pub(crate) fn of(
     claim: &JobClaim,
-    job: &Job,
-    edges: &[Edge],
+    job: Option<&Job>,
+    edges: &Edges,
     conclusion: &Conclusion,
     run: Option<Run>,
 ) -> Outcome {
     let mut outcome = bare(claim, conclusion, run);
-    outcome.edges_seen = u32::try_from(edges.len()).unwrap_or(u32::MAX);
+    outcome.edges_seen = edges.count;
     match conclusion {
         Conclusion::Succeeded { result, submissions } => {
-            outcome.effects = edges::decide(edges, JobStatus::Succeeded, result.as_ref());
+            outcome.effects = edges::decide(&edges.known, JobStatus::Succeeded, result.as_ref());
             outcome
                 .effects
                 .extend(submissions.iter().cloned().map(|submission| Effect::Submit(Box::new(submission))));
-            let cause = || JobCause::of(job, JobStatus::Succeeded, None, result.as_ref());
-            outcome.effects.extend(callback(job, job.spec.on_success.as_ref(), cause));
+            let cause = |job: &Job| JobCause::of(job, JobStatus::Succeeded, None, result.as_ref());
+            outcome.effects.extend(job.and_then(|job| callback(job, job.spec.on_success.as_ref(), cause)));
         }
         Conclusion::Dead { error, .. } => {
-            outcome.effects = edges::decide(edges, JobStatus::Failed, None);
-            let cause = || JobCause::of(job, JobStatus::Failed, Some(error.message.as_str()), None);
-            outcome.effects.extend(callback(job, job.spec.on_failure.as_ref(), cause));
+            outcome.effects = edges::decide(&edges.known, JobStatus::Failed, None);
+            let cause = |job: &Job| JobCause::of(job, JobStatus::Failed, Some(error.message.as_str()), None);
+            outcome.effects.extend(job.and_then(|job| callback(job, job.spec.on_failure.as_ref(), cause)));
         }
         Conclusion::Retry { .. } | Conclusion::HandBack { .. } | Conclusion::Canceled { .. } => {}
     }
     outcome
 }
 
-/// The outcome of an attempt whose job could not be loaded: nothing follows from it but what the store knows.
+/// The outcome without anything that follows from it.
 pub(crate) fn bare(claim: &JobClaim, conclusion: &Conclusion, run: Option<Run>) -> Outcome {
     let end = match conclusion.clone() {
         Conclusion::Succeeded { result, .. } => End::Succeeded { result },
@@ -70,7 +84,7 @@ pub(crate) fn bare(claim: &JobClaim, conclusion: &Conclusion, run: Option<Run>) 
 }
 
 /// A callback is a job like any other, in the queue and with the priority of the job that it follows.
-fn callback(job: &Job, payload: Option<&JobPayload>, cause: impl FnOnce() -> JobCause) -> Option<Effect> {
+fn callback(job: &Job, payload: Option<&JobPayload>, cause: impl FnOnce(&Job) -> JobCause) -> Option<Effect> {
     let mut callback = NewJob::new(payload?.clone());
     let spec = &mut callback.spec;
     spec.job_type = JobType::Callback;
@@ -78,6 +92,6 @@ fn callback(job: &Job, payload: Option<&JobPayload>, cause: impl FnOnce() -> Job
     spec.priority = job.spec.priority;
     spec.caller_principal.clone_from(&job.spec.caller_principal);
     spec.trace_context.clone_from(&job.spec.trace_context);
-    spec.params = JsonText::of(&cause()).ok();
+    spec.params = JsonText::of(&cause(job)).ok();
     Some(Effect::Submit(Box::new(Submission::single(callback))))
 }

@@ -13,8 +13,8 @@ use futures::FutureExt as _;
 use ratchet_api::spi::GateRejection;
 use ratchet_api::store::Loaded;
 use ratchet_api::{
-    DeadReason, Edge, HandBackReason, Job, JobClaim, JobEventKind, JobFailure, JobStatus, JsonText,
-    NewDlqAlert, Recorded, Run, Verdict,
+    DeadReason, HandBackReason, Job, JobClaim, JobEventKind, JobFailure, JobStatus, JsonText, NewDlqAlert,
+    Recorded, Run, Verdict,
 };
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -23,7 +23,7 @@ use tracing::field::{Empty, display};
 use crate::context::Opening;
 use crate::coordinator::slots::{Place, Slot};
 use crate::engine::{Engine, insist};
-use crate::outcome::{self, Conclusion};
+use crate::outcome::{self, Conclusion, Edges};
 use crate::running::Running;
 use crate::{JobContext, TraceContext};
 use decide::{Decision, RetryTerms, decide};
@@ -58,7 +58,7 @@ pub(crate) enum Stop {
 /// A job as it was loaded, with the edges that lead from it.
 struct Subject {
     job: Arc<Job>,
-    edges: Vec<Edge>,
+    edges: Edges,
 }
 
 /// A body that returned.
@@ -81,28 +81,27 @@ impl Attempt {
         );
         let Self { engine, claim, loaded, place: _place, running } = self;
         let attempt = async {
-            let attempt = attempt(&engine, &claim, loaded, slot, &running);
+            running.turn().await;
+            let subject = match subject(&engine, loaded, &running) {
+                Ok(subject) => subject,
+                Err(stop) => return settle_unrun(&engine, &claim, stop).await,
+            };
+            let attempt = attempt(&engine, &claim, &subject, slot, &running);
             // Bodies are guarded; what is left are plug points, and bodies that panic when they are dropped.
             if let Err(panic) = AssertUnwindSafe(attempt).catch_unwind().await {
-                let failure = invoke::panicked(&*panic);
-                settle_unrun(&engine, &claim, Stop::Dead(failure, DeadReason::DoNotRetry)).await;
+                bury_as(&engine, &claim, &subject, &invoke::panicked(&*panic), DeadReason::DoNotRetry).await;
             }
         };
         attempt.instrument(span).await;
     }
 }
 
-async fn attempt(engine: &Arc<Engine>, claim: &JobClaim, loaded: Loaded, slot: Slot, running: &Running) {
-    running.turn().await;
-    let subject = match subject(engine, loaded, running) {
-        Ok(subject) => subject,
-        Err(stop) => return settle_unrun(engine, claim, stop).await,
-    };
+async fn attempt(engine: &Arc<Engine>, claim: &JobClaim, subject: &Subject, slot: Slot, running: &Running) {
     let started = Instant::now();
-    let steps = steps(engine, claim, &subject, &running.token, Arc::new(slot)).await;
+    let steps = steps(engine, claim, subject, &running.token, Arc::new(slot)).await;
     let run = Some(started.elapsed()).filter(|_| ran(&steps)).map(|ran_for| (started, ran_for));
-    let Some(conclusion) = conclude(engine, claim, &subject, steps) else { return };
-    record(engine, claim, subject, &conclusion, run).await;
+    let Some(conclusion) = conclude(engine, claim, subject, steps) else { return };
+    record(engine, claim, Some(&subject.job), subject.edges.clone(), &conclusion, run).await;
 }
 
 /// Whether a body was begun.
@@ -200,7 +199,10 @@ fn subject(engine: &Engine, loaded: Loaded, running: &Running) -> Result<Subject
     let cancelled = running.token.is_cancelled() && engine.takes_work();
     match loaded {
         Loaded::Job(..) if cancelled => Err(Stop::Canceled("cancelled before it started")),
-        Loaded::Job(job, edges) => Ok(Subject { job: Arc::from(job), edges }),
+        Loaded::Job(job, known) => {
+            let edges = Edges { known, count: job.edge_count };
+            Ok(Subject { job: Arc::from(job), edges })
+        }
         Loaded::CancelRequested => Err(Stop::Canceled("cancelled before it started")),
         Loaded::Lost => Err(Stop::Lost),
         Loaded::Corrupt(problem) => {
@@ -291,10 +293,7 @@ fn early(engine: &Engine, target: &str, stop: Stop) -> Option<Conclusion> {
 /// Settles a job that could not be read, whose attempt broke, or that is not run here.
 pub(crate) async fn settle_unrun(engine: &Engine, claim: &JobClaim, stop: Stop) {
     let Some(conclusion) = early(engine, "", stop) else { return };
-    let outcome = outcome::bare(claim, &conclusion, None);
-    if let Some(verdict) = insist(engine, "commit", || engine.exchange.commit(outcome.clone())).await {
-        publish(engine, claim, &conclusion, verdict, None);
-    }
+    record(engine, claim, None, Edges::counted(claim), &conclusion, None).await;
 }
 
 /// Ends a job for good that is not run here, with all that follows from that.
@@ -310,24 +309,35 @@ pub(crate) async fn bury(
         Ok(subject) => subject,
         Err(stop) => return settle_unrun(engine, claim, stop).await,
     };
-    let error = engine.error_record(subject.job.spec.payload.target().as_str(), failure);
-    record(engine, claim, subject, &Conclusion::Dead { error, reason }, None).await;
+    bury_as(engine, claim, &subject, failure, reason).await;
+}
+
+async fn bury_as(
+    engine: &Engine,
+    claim: &JobClaim,
+    Subject { job, edges }: &Subject,
+    failure: &JobFailure,
+    reason: DeadReason,
+) {
+    let error = engine.error_record(job.spec.payload.target().as_str(), failure);
+    record(engine, claim, Some(job), edges.clone(), &Conclusion::Dead { error, reason }, None).await;
 }
 
 /// Records the outcome, and decides anew if an edge was added meanwhile.
 async fn record(
     engine: &Engine,
     claim: &JobClaim,
-    mut subject: Subject,
+    job: Option<&Job>,
+    mut edges: Edges,
     conclusion: &Conclusion,
     run: Option<(Instant, Duration)>,
 ) {
     loop {
         let run_now = run.map(|(started, ran_for)| Run { started_ago: started.elapsed(), ran_for });
-        let outcome = outcome::of(claim, &subject.job, &subject.edges, conclusion, run_now);
+        let outcome = outcome::of(claim, job, &edges, conclusion, run_now);
         match insist(engine, "commit", || engine.exchange.commit(outcome.clone())).await {
             None => return,
-            Some(Verdict::EdgesChanged(edges)) => subject.edges = edges,
+            Some(Verdict::EdgesChanged { edges: known, edge_count: count }) => edges = Edges { known, count },
             Some(verdict) => {
                 alert(engine, claim, conclusion, &verdict).await;
                 return publish(engine, claim, conclusion, verdict, run.map(|(_, ran_for)| ran_for));
@@ -372,7 +382,7 @@ fn publish(
         Verdict::Recorded(recorded) => recorded,
         Verdict::AlreadyRecorded => Recorded::default(),
         Verdict::CanceledInstead => return engine.publish(claim, cancelled(ran_for)),
-        Verdict::LeaseLost | Verdict::EdgesChanged(_) => {
+        Verdict::LeaseLost | Verdict::EdgesChanged { .. } => {
             tracing::warn!("the lease of this job is lost; its outcome is not recorded");
             return;
         }

@@ -36,8 +36,9 @@ impl Unit<'_> {
         }
         let decides = matches!(outcome.end, End::Succeeded { .. } | End::DeadLetter { .. });
         if decides && job.edge_count > outcome.edges_seen {
+            let edge_count = job.edge_count;
             let edges = self.edges_from(id).into_iter().map(|edge| edge.read(self.op));
-            return Ok(Verdict::EdgesChanged(edges.collect::<StoreResult<_>>()?));
+            return Ok(Verdict::EdgesChanged { edges: edges.collect::<StoreResult<_>>()?, edge_count });
         }
         let mut led_to = Recorded::default();
         match &outcome.end {

@@ -21,13 +21,14 @@ impl JobDoc {
         }
     }
 
-    /// One parent less to wait for; the last one makes the job due, unless its own time is later.
+    /// One parent or batch less to wait for; the last one makes the job due, unless its own time is later. An ended job
+    /// only keeps count, for a retry that brings it back.
     fn lower_blocked(&mut self, now: Timestamp, led_to: &mut Recorded) {
         if self.blocked_by == 0 {
             return;
         }
         self.blocked_by -= 1;
-        if self.blocked_by == 0 {
+        if self.blocked_by == 0 && !self.visible_status().is_terminal() {
             self.scheduled_time = date(instant(self.scheduled_time).max(now));
             led_to.released.push(self.job_id());
         }
@@ -143,13 +144,11 @@ impl Unit<'_> {
         let now = self.now;
         let job = self.job_mut(child)?;
         job.open_parents = job.open_parents.saturating_sub(1);
-        if job.visible_status().is_terminal() {
-            // Kept up to date for a retry that brings the child back.
-            job.blocked_by = job.blocked_by.saturating_sub(u32::from(decided == EdgeState::Satisfied));
-            return None;
-        }
         if decided == EdgeState::Satisfied {
             job.lower_blocked(now, led_to);
+        }
+        if job.visible_status().is_terminal() {
+            return None;
         }
         // Two parents of one generation may both refuse; the child is cancelled once.
         let hopeless = job.open_parents < job.blocked_by && !job.refused;
@@ -177,8 +176,7 @@ impl Unit<'_> {
         let progress = held.doc.progress();
         if progress.is_complete() && held.doc.completed_at.is_none() {
             held.doc.completed_at = Some(date(now));
-            if let Some(parent) = self.job_mut(batch).filter(|parent| !parent.visible_status().is_terminal())
-            {
+            if let Some(parent) = self.job_mut(batch) {
                 parent.open_parents = parent.open_parents.saturating_sub(1);
                 parent.lower_blocked(now, led_to);
             }

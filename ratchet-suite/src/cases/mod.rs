@@ -4,6 +4,7 @@ mod attempt;
 mod bodies;
 mod cluster;
 mod control;
+mod dependents;
 mod events;
 mod faults;
 mod gates;
@@ -23,6 +24,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
         attempt::CASES,
         bodies::CASES,
         control::CASES,
+        dependents::CASES,
         events::CASES,
         faults::CASES,
         gates::CASES,

@@ -4,10 +4,11 @@
 
 use std::time::Duration;
 
-use ratchet_api::store::{ArchiveFilter, Retention, RetryVerdict};
+use ratchet_api::store::{ArchiveFilter, Loaded, Retention, RetryVerdict};
 use ratchet_api::{
     ArchivedJob, End, Fingerprint, HandBackReason, IdempotencyKey, Inserted, JobId, JobPriority, JobStatus,
     JobType, JsonText, LogLevel, NewDlqAlert, NewJob, NewLogLine, QueueName, Submission, Tag, TargetName,
+    Verdict,
 };
 
 use super::commit::{business_key, called_off, dead, handed_back, keyed, ran, recorded, retry, succeeded};
@@ -27,6 +28,7 @@ cases! { "archive";
     the_business_key_of_an_archived_job_is_free: ["archive.moves"] [18];
     a_child_stays_until_its_batch_is_complete: ["archive.batch"] [];
     a_revived_parent_does_without_an_archived_dependent: ["archive.moves", "retry.dependents"] [];
+    a_job_ends_though_its_edges_went_with_their_children: ["commit.edges_changed", "delete.ended"] [];
     the_archive_is_read_by_filter_and_page: ["archive.found"] [];
     the_archive_forgets_after_its_retention: ["archive.purge"] [];
     two_archivers_move_every_job_once: ["archive.moves"] [180];
@@ -234,6 +236,37 @@ pub async fn a_revived_parent_does_without_an_archived_dependent(fx: Fixture) {
     let led_to = finish(&node, &claim, succeeded(), vec![]).await;
     assert_eq!((led_to.released, led_to.canceled), (vec![], vec![]));
     assert_eq!(node.find(steps[1]).await, None);
+}
+
+pub async fn a_job_ends_though_its_edges_went_with_their_children(fx: Fixture) {
+    let node = fx.node("a").await;
+    for (way, end) in [Way::Archived, Way::Deleted]
+        .into_iter()
+        .flat_map(|way| [succeeded(), dead("again")].map(|end| (way, end)))
+    {
+        let steps = chain(&node, 2).await;
+        finish(&node, &node.take(steps[0]).await, dead("boom"), vec![]).await;
+        // Paused, it is no dead letter for a while, and the archive leaves it alone.
+        node.store.pause(&[steps[0].into()]).await.expect("pause answers");
+        fx.advance(Duration::from_millis(1));
+        way.remove(&node, steps[1]).await;
+        assert_eq!(node.find(steps[1]).await, None, "{way:?}");
+        node.store.resume(&[steps[0].into()]).await.expect("resume answers");
+        assert_eq!(revive(&node, steps[0]).await, RetryVerdict::Retried { revived: vec![] });
+
+        let claim = node.take(steps[0]).await;
+        let loaded = node.store.load(&node.owner, std::slice::from_ref(&claim)).await.expect("load answers");
+        let [Loaded::Job(job, edges)] = &loaded[..] else { panic!("{loaded:?}") };
+        assert_eq!(*edges, [], "{way:?}");
+        let mut outcome = ran(&claim, end.clone());
+        outcome.edges_seen = 0;
+        if let Verdict::EdgesChanged { edges, edge_count } = node.commit(outcome.clone()).await {
+            assert_eq!((edges, edge_count), (vec![], job.edge_count), "{way:?}");
+            outcome.edges_seen = edge_count;
+            recorded(node.commit(outcome).await);
+        }
+        assert!(node.job(steps[0]).await.ending.is_some(), "{way:?}, {end:?}");
+    }
 }
 
 pub async fn the_archive_is_read_by_filter_and_page(fx: Fixture) {

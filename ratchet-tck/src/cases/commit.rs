@@ -396,7 +396,7 @@ pub async fn an_edge_added_during_the_run_is_decided_anew(fx: Fixture) {
 
         let mut outcome = ran(&claim, end.clone());
         outcome.effects = vec![submit(callback.clone())];
-        let Verdict::EdgesChanged(edges) = node.commit(outcome.clone()).await else {
+        let Verdict::EdgesChanged { edges, edge_count } = node.commit(outcome.clone()).await else {
             panic!("an edge that was not seen is answered, {end:?}");
         };
         assert_eq!(edges.iter().map(|edge| edge.child).collect::<Vec<_>>(), [child.spec.id]);
@@ -404,7 +404,7 @@ pub async fn an_edge_added_during_the_run_is_decided_anew(fx: Fixture) {
         assert_eq!(node.job(child.spec.id).await, waiting, "nothing is done");
         assert_eq!(node.find(callback.spec.id).await, None);
 
-        outcome.edges_seen = 1;
+        outcome.edges_seen = edge_count;
         outcome.effects.push(Effect::Satisfy(child.spec.id));
         let verdict = recorded(node.commit(outcome).await);
         assert_eq!(verdict.released, [child.spec.id], "{end:?}");

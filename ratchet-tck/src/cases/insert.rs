@@ -558,9 +558,7 @@ async fn succeed(peer: &Peer, id: JobId, fence: Fence) {
     for _ in 0..10 {
         match peer.commit(outcome.clone()).await {
             Verdict::Recorded(_) => return,
-            Verdict::EdgesChanged(edges) => {
-                outcome.edges_seen = u32::try_from(edges.len()).expect("a few edges");
-            }
+            Verdict::EdgesChanged { edge_count, .. } => outcome.edges_seen = edge_count,
             other => panic!("success of {id}: {other:?}"),
         }
     }

@@ -9,6 +9,7 @@ use ratchet_api::{
     BatchId, Condition, Edge, HandBackReason, Inserted, Job, JobId, JobStatus, Needs, Submission,
 };
 
+use super::batch::batch_of;
 use super::commit::{business_key, dead, handed_back, history, keyed, retry, succeeded};
 use super::effects::{chain, find_all, finish, join, on_success, set, store, submit, waits};
 use crate::case::cases;
@@ -28,6 +29,7 @@ cases! { "retry";
     what_was_canceled_by_hand_stays_canceled: ["retry.dependents"] [];
     a_dependent_that_another_parent_refused_stays_canceled: ["retry.dependents"] [];
     a_parent_that_succeeded_meanwhile_still_counts: ["retry.dependents"] [];
+    a_batch_that_completed_meanwhile_still_counts: ["retry.dependents", "commit.batch"] [];
     a_join_that_still_waits_counts_on_the_revived_parent_again: ["retry.dependents"] [];
     a_join_waits_again_once_enough_of_its_parents_do: ["retry.dependents"] [];
     a_dependent_whose_key_is_taken_keeps_its_parent_dead: ["retry.key", "retry.dependents"] [];
@@ -335,6 +337,34 @@ pub async fn a_parent_that_succeeded_meanwhile_still_counts(fx: Fixture) {
         assert_eq!(waits(&node.job(join).await), (JobStatus::Pending, 1, 1), "first: {failing_first}");
         let led_to = finish(&node, &node.take(parents[0]).await, succeeded(), vec![]).await;
         assert_eq!(led_to.released, [join]);
+    }
+}
+
+pub async fn a_batch_that_completed_meanwhile_still_counts(fx: Fixture) {
+    let node = fx.node("a").await;
+    for batch_first in [false, true] {
+        let first = job();
+        let (mut batch, children) = batch_of(1, true);
+        let parent = batch.jobs[0].spec.id;
+        batch.edges = vec![Edge::new(first.spec.id, parent, Condition::Success)];
+        let first = node.insert(first).await;
+        assert_eq!(node.submit(batch).await, Inserted::New);
+        let child = node.take(children[0]).await;
+        if batch_first {
+            finish(&node, &child, succeeded(), vec![]).await;
+        }
+        let led_to = finish(&node, &node.take(first).await, dead("boom"), vec![]).await;
+        assert_eq!(led_to.canceled, [parent]);
+        if !batch_first {
+            let led_to = finish(&node, &child, succeeded(), vec![]).await;
+            assert_eq!(led_to.released, [], "it has ended");
+            assert_eq!(node.status(parent).await, JobStatus::Canceled);
+        }
+        assert_eq!(revive(&node, first).await, RetryVerdict::Retried { revived: vec![parent] });
+        assert_eq!(waits(&node.job(parent).await), (JobStatus::Pending, 1, 1), "first: {batch_first}");
+        let led_to = finish(&node, &node.take(first).await, succeeded(), vec![]).await;
+        assert_eq!(led_to.released, [parent], "first: {batch_first}");
+        node.end(&node.take(parent).await, succeeded()).await;
     }
 }
 

@@ -208,7 +208,8 @@ async fn rule(
             None => Ruling::Answer(Verdict::LeaseLost),
             Some(queued) if queued.cancel_requested => Ruling::Cancel,
             Some(queued) if decides(&outcome.end) && queued.edge_count > outcome.edges_seen => {
-                Ruling::Answer(Verdict::EdgesChanged(edges_from(session, [&outcome.id]).await?))
+                let edges = edges_from(session, [&outcome.id]).await?;
+                Ruling::Answer(Verdict::EdgesChanged { edges, edge_count: queued.edge_count })
             }
             Some(_) => Ruling::Record,
         });

@@ -152,7 +152,8 @@ pub async fn an_edge_added_while_its_parent_ends_is_decided(fx: Fixture) {
         assert_eq!(inserted, Inserted::New);
         match verdict {
             Verdict::Recorded(recorded) => assert_eq!(recorded.released, [], "it did not know the edge"),
-            Verdict::EdgesChanged(edges) => {
+            Verdict::EdgesChanged { edges, edge_count } => {
+                assert_eq!(edge_count, 1);
                 assert_eq!(edges.iter().map(|edge| edge.child).collect::<Vec<_>>(), [child]);
                 assert_eq!(nodes[1].status(claim.id).await, JobStatus::Running, "nothing was done");
                 assert!(releases(&nodes[0].commit(with_edge(again, child)).await, child));

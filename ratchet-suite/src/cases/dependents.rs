@@ -1,0 +1,158 @@
+//! Jobs that others wait for end like any other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use ratchet_api::spi::RetryPolicy;
+use ratchet_api::store::{JobCrudStore, JobStore, Loaded, RetryVerdict};
+use ratchet_api::{
+    BusinessKey, Condition, Edge, IdempotencyKey, Inserted, Job, JobClaim, JobEventKind, JobId, JobPayload,
+    JobPriority, JobStatus, JsonText, NewJob, Owner, StoreResult, Submission,
+};
+use ratchet_core::{JobContext, JobFailure, jobs};
+
+use crate::{Fixture, Node};
+
+crate::cases! {
+    a_job_ends_after_its_dependent_is_gone;
+    a_job_that_cannot_be_read_ends_with_its_dependents;
+    a_job_whose_attempt_panics_ends_with_all_that_follows;
+}
+
+#[derive(Clone, Default)]
+struct Work {
+    broken: Arc<AtomicBool>,
+}
+
+#[jobs(target = "test.Work")]
+impl Work {
+    #[job]
+    async fn work(&self) -> Result<(), JobFailure> {
+        match self.broken.load(Ordering::SeqCst) {
+            true => Err(JobFailure::new("Broken", "still")),
+            false => Ok(()),
+        }
+    }
+
+    #[job]
+    async fn fail(&self) -> Result<(), JobFailure> {
+        Err(JobFailure::new("Told", "to fail"))
+    }
+
+    #[job]
+    async fn after(&self, ctx: &JobContext) -> Result<String, JobFailure> {
+        Ok(ctx.cause().and_then(|cause| cause.error.clone()).unwrap_or_default())
+    }
+}
+
+fn call(method: &str) -> JobPayload {
+    JobPayload::new("test.Work", method, &JsonText::from_stored("[]")).expect("the names are good")
+}
+
+/// Stores a job with one that runs after its success and one that runs after its failure.
+async fn family(store: &dyn JobStore, first: NewJob) -> [JobId; 3] {
+    let [then, otherwise] = [(); 2].map(|()| NewJob::new(call("work")));
+    let ids = [first.spec.id, then.spec.id, otherwise.spec.id];
+    let mut submission = Submission::single(first);
+    submission.jobs.extend([then, otherwise]);
+    submission.edges =
+        vec![Edge::new(ids[0], ids[1], Condition::Success), Edge::new(ids[0], ids[2], Condition::Failure)];
+    assert_eq!(store.insert(&[submission]).await.expect("stored"), [Inserted::New]);
+    ids
+}
+
+async fn ended(node: &Node, id: JobId) -> Job {
+    node.wake_up(JobPriority::Normal);
+    node.until(id, |job| job.ending.is_some()).await
+}
+
+async fn ended_as_failed(node: &Node, [first, then, otherwise]: [JobId; 3]) -> Job {
+    let job = ended(node, first).await;
+    assert_eq!(job.status, JobStatus::Failed);
+    assert_eq!(ended(node, then).await.status, JobStatus::Canceled);
+    assert_eq!(ended(node, otherwise).await.status, JobStatus::Succeeded);
+    job
+}
+
+async fn a_job_ends_after_its_dependent_is_gone(fx: Fixture) {
+    let work = Work::default();
+    work.broken.store(true, Ordering::SeqCst);
+    let node = fx.node(|builder| builder.bean(work.clone())).await;
+    let family = family(node.store(), NewJob::new(call("work"))).await;
+    ended(&node, family[0]).await;
+    ended(&node, family[1]).await;
+    assert_eq!(node.store().delete(&[family[1]]).await.expect("an answer"), 1);
+
+    work.broken.store(false, Ordering::SeqCst);
+    let verdicts = node.store().retry(&[family[0].into()]).await.expect("an answer");
+    assert_eq!(verdicts, [RetryVerdict::Retried { revived: vec![] }]);
+    assert_eq!(ended(&node, family[0]).await.status, JobStatus::Succeeded);
+    node.stop().await;
+}
+
+/// Cannot read one job.
+struct Blind {
+    inner: Arc<dyn JobStore>,
+    job: JobId,
+}
+
+#[async_trait]
+impl JobCrudStore for Blind {
+    async fn load(&self, owner: &Owner, claims: &[JobClaim]) -> StoreResult<Vec<Loaded>> {
+        let loaded = self.inner.load(owner, claims).await?.into_iter().zip(claims);
+        let spoiled = |(loaded, claim): (Loaded, &JobClaim)| match loaded {
+            Loaded::Job(..) if claim.id == self.job => Loaded::Corrupt("backoff_policy: NONSENSE".into()),
+            other => other,
+        };
+        Ok(loaded.map(spoiled).collect())
+    }
+    async fn find(&self, jobs: &[JobId]) -> StoreResult<Vec<Option<Job>>> {
+        self.inner.find(jobs).await
+    }
+    async fn find_by_idempotency_key(&self, key: &IdempotencyKey) -> StoreResult<Option<JobId>> {
+        self.inner.find_by_idempotency_key(key).await
+    }
+    async fn find_active_by_business_key(&self, key: &BusinessKey) -> StoreResult<Option<JobId>> {
+        self.inner.find_active_by_business_key(key).await
+    }
+}
+
+ratchet_api::delegate_store!(Blind => inner:
+    StoreInfo, JobClaimStore, JobTerminalStore, JobRetryStore, JobPauseStore, JobBatchStatusStore, JobBulkStore,
+    BatchStore, LockStore, NodeStore, ArchiveStore, ExecutionStore, JobLogStore, TagStore, WorkflowConditionStore,
+    BatchMetricsStore, DlqAlertStore, ResourcePermitStore, RecurringStore, JobQueryStore);
+
+async fn a_job_that_cannot_be_read_ends_with_its_dependents(fx: Fixture) {
+    let store = fx.store().await;
+    let family = family(&*store, NewJob::new(call("work"))).await;
+    let blind = Arc::new(Blind { inner: store, job: family[0] });
+    let node = fx.node_on(blind, |builder| builder.bean(Work::default())).await;
+    let job = ended_as_failed(&node, family).await;
+    assert_eq!(job.last_error.as_deref(), Some("CorruptRow: backoff_policy: NONSENSE"));
+    node.told(|kind| matches!(kind, JobEventKind::DeadLettered { .. })).await;
+    assert_eq!(node.store().alerts(family[0]).await.expect("read").len(), 1);
+    node.stop().await;
+}
+
+/// Cannot be asked.
+struct Moody;
+
+impl RetryPolicy for Moody {
+    fn should_retry(&self, _: u32, _: &JobFailure) -> bool {
+        panic!("do not ask me");
+    }
+}
+
+// shows: S84
+async fn a_job_whose_attempt_panics_ends_with_all_that_follows(fx: Fixture) {
+    let store = fx.store().await;
+    let mut first = NewJob::new(call("fail"));
+    first.spec.on_failure = Some(call("after"));
+    let family = family(&*store, first).await;
+    let node = fx.node(|builder| builder.bean(Work::default()).retry_policy(Moody)).await;
+    let job = ended_as_failed(&node, family).await;
+    assert_eq!(job.last_error.as_deref(), Some("Panic: do not ask me"));
+    assert_eq!(node.callback_result().await, "\"Panic: do not ask me\"");
+    node.stop().await;
+}
