@@ -236,18 +236,21 @@ CREATE TABLE ratchet.scheduler_recurring_fire (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE /*!80017 utf8mb4_0900_bin */ /*M!100600 utf8mb4_nopad_bin */;
 
 CREATE TABLE ratchet.scheduler_node (
-    node_id      VARCHAR(64) NOT NULL PRIMARY KEY,
-    label        TEXT NOT NULL,
-    node_version TEXT NOT NULL,
+    node_id       VARCHAR(64) NOT NULL PRIMARY KEY,
+    label         TEXT NOT NULL,
+    node_version  TEXT NOT NULL,
     -- A JSON array of names.
-    targets      LONGTEXT NOT NULL CHECK (JSON_VALID(targets)),
-    started_at   DATETIME(3) NOT NULL,
-    heartbeat_ts DATETIME(3) NOT NULL,
-    lease_until  DATETIME(3) NOT NULL,
-    reaped       BOOLEAN NOT NULL DEFAULT FALSE,
-    skew_ms      BIGINT NOT NULL DEFAULT 0,
-    running      BIGINT NOT NULL DEFAULT 0,
-    slots        BIGINT NOT NULL DEFAULT 0
+    targets       LONGTEXT NOT NULL CHECK (JSON_VALID(targets)),
+    started_at    DATETIME(3) NOT NULL,
+    heartbeat_ts  DATETIME(3) NOT NULL,
+    -- Since when it beats with no gap longer than this.
+    beating_since DATETIME(3) NOT NULL,
+    beat_gap_ms   BIGINT NOT NULL DEFAULT 0,
+    lease_until   DATETIME(3) NOT NULL,
+    reaped        BOOLEAN NOT NULL DEFAULT FALSE,
+    skew_ms       BIGINT NOT NULL DEFAULT 0,
+    running       BIGINT NOT NULL DEFAULT 0,
+    slots         BIGINT NOT NULL DEFAULT 0
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE /*!80017 utf8mb4_0900_bin */ /*M!100600 utf8mb4_nopad_bin */;
 
 CREATE TABLE ratchet.scheduler_queue_pause (

@@ -225,17 +225,20 @@ CREATE TABLE ratchet.scheduler_recurring_fire (
 );
 
 CREATE TABLE ratchet.scheduler_node (
-    node_id      varchar(64) COLLATE "C" PRIMARY KEY,
-    label        text NOT NULL,
-    node_version text NOT NULL,
-    targets      text[] NOT NULL,
-    started_at   timestamptz(3) NOT NULL,
-    heartbeat_ts timestamptz(3) NOT NULL,
-    lease_until  timestamptz(3) NOT NULL,
-    reaped       boolean NOT NULL DEFAULT false,
-    skew_ms      bigint NOT NULL DEFAULT 0,
-    running      bigint NOT NULL DEFAULT 0,
-    slots        bigint NOT NULL DEFAULT 0
+    node_id       varchar(64) COLLATE "C" PRIMARY KEY,
+    label         text NOT NULL,
+    node_version  text NOT NULL,
+    targets       text[] NOT NULL,
+    started_at    timestamptz(3) NOT NULL,
+    heartbeat_ts  timestamptz(3) NOT NULL,
+    -- Since when it beats with no gap longer than this.
+    beating_since timestamptz(3) NOT NULL,
+    beat_gap_ms   bigint NOT NULL DEFAULT 0,
+    lease_until   timestamptz(3) NOT NULL,
+    reaped        boolean NOT NULL DEFAULT false,
+    skew_ms       bigint NOT NULL DEFAULT 0,
+    running       bigint NOT NULL DEFAULT 0,
+    slots         bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 
 CREATE TABLE ratchet.scheduler_queue_pause (

@@ -21,7 +21,9 @@ mod failure;
 mod id;
 mod job;
 mod limits;
+mod node;
 mod outcome;
+mod pulse;
 mod records;
 mod status;
 mod submission;
@@ -40,13 +42,14 @@ pub use failure::{JobFailure, RetryAdvice, Sanitized};
 pub use id::{BatchId, Fence, InvalidOwner, JobId, Owner};
 pub use job::{Due, Ending, Job, JobClaim, JobPayload, JobPriority, JobSpec, JobType, Needs, NewJob};
 pub use limits::Limits;
+pub use node::{Beat, BeatReply, Node, NodeInfo};
 pub use outcome::{
     DeadReason, Effect, End, ErrorRecord, Fingerprint, HandBackReason, Outcome, Recorded, Run, Verdict,
 };
+pub use pulse::{Death, Pulse, death};
 pub use records::{
-    Alerted, ArchivedJob, Batch, BatchMetrics, BatchProgress, Beat, BeatReply, DlqAlert, Execution,
-    ExecutionResult, LockLease, LogLevel, LogLine, NewDlqAlert, NewLogLine, Node, NodeInfo, Progress,
-    Recurrence, ResourceLimit, ResourceUse,
+    Alerted, ArchivedJob, Batch, BatchMetrics, BatchProgress, DlqAlert, Execution, ExecutionResult,
+    LockLease, LogLevel, LogLine, NewDlqAlert, NewLogLine, Progress, Recurrence, ResourceLimit, ResourceUse,
 };
 pub use status::{Cause, JobStatus, TRANSITIONS, Transition};
 pub use submission::{

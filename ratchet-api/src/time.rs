@@ -162,6 +162,11 @@ impl ManualClock {
     pub fn advance(&self, by: Duration) {
         self.0.fetch_add(whole_millis(by), Ordering::SeqCst);
     }
+
+    /// Moves the clock back, as a clock is that was wrong and is set right.
+    pub fn step_back(&self, by: Duration) {
+        self.0.fetch_sub(whole_millis(by), Ordering::SeqCst);
+    }
 }
 
 impl Default for ManualClock {

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_api::store::NodeStore;
-use ratchet_api::{Beat, BeatReply, JobClaim, JobStatus, Node, NodeInfo, Owner, StoreResult, Timestamp};
+use ratchet_api::{
+    Beat, BeatReply, JobClaim, JobStatus, Node, NodeInfo, Owner, Pulse, StoreResult, Timestamp, whole_millis,
+};
 
 use crate::MemoryStore;
 use crate::state::{Row, State};
@@ -73,6 +75,10 @@ impl State {
         let Some(node) = self.nodes.get_mut(&beat.owner).filter(|node| !node.reaped) else {
             return BeatReply::refused(now);
         };
+        let since_last = now.as_millis() - node.heartbeat_at.as_millis();
+        let goes_on = (0..=whole_millis(beat.gap)).contains(&since_last) && node.beat_gap <= beat.gap;
+        node.beating_since = if goes_on { node.beating_since } else { now };
+        node.beat_gap = beat.gap;
         node.heartbeat_at = now;
         node.lease_until = now + beat.lease;
         node.skew_millis = beat.node_time.as_millis() - now.as_millis();
@@ -83,6 +89,7 @@ impl State {
         let working = self.working_owners();
         reply.holds_jobs = working.contains(&beat.owner);
         reply.dead = working.into_iter().filter(|owner| !self.is_alive(owner, now)).collect();
+        reply.pulses = self.pulses(&reply.dead, now);
         reply.cancel_requested = self
             .jobs
             .values()
@@ -96,6 +103,19 @@ impl State {
         reply.next_fire =
             self.active_masters().filter_map(|row| row.job.recurrence.as_ref()?.next_fire).min();
         reply
+    }
+
+    /// The beats that bear on these deaths.
+    fn pulses(&self, dead: &[Owner], now: Timestamp) -> Vec<Pulse> {
+        let longest =
+            dead.iter().filter_map(|owner| self.nodes.get(owner)).map(|node| node.pulse().lease).max();
+        let matters = |node: &&Node| {
+            dead.contains(&node.info.owner) || node.lease_until > now - longest.unwrap_or_default()
+        };
+        match dead {
+            [] => Vec::new(),
+            _ => self.nodes.values().filter(matters).map(Node::pulse).collect(),
+        }
     }
 
     fn recover(&mut self, dead: &[Owner], to: &Owner, limit: usize, now: Timestamp) -> Vec<JobClaim> {

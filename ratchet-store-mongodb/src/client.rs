@@ -124,10 +124,16 @@ impl MongoStore {
         Ok(self.never_back(instant(*told)))
     }
 
-    /// The server's clock may step back, also by an election; what this store tells must not.
+    /// The clocks of two servers differ, so an election may set time back a little; what this store tells is not. More than
+    /// that is a clock that was set, of which a node has to know.
     pub(crate) fn never_back(&self, now: Timestamp) -> Timestamp {
-        let before = self.latest.fetch_max(now.as_millis(), Ordering::SeqCst);
-        now.max(Timestamp::from_millis(before))
+        const A_LITTLE: Duration = Duration::from_secs(1);
+        let before = Timestamp::from_millis(self.latest.fetch_max(now.as_millis(), Ordering::SeqCst));
+        if before.since(now) > A_LITTLE {
+            self.latest.store(now.as_millis(), Ordering::SeqCst);
+            return now;
+        }
+        now.max(before)
     }
 
     /// Reads documents and decodes each.

@@ -208,18 +208,21 @@ CREATE TABLE ratchet.scheduler_recurring_fire (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE ratchet.scheduler_node (
-    node_id      TEXT NOT NULL PRIMARY KEY,
-    label        TEXT NOT NULL,
-    node_version TEXT NOT NULL,
+    node_id       TEXT NOT NULL PRIMARY KEY,
+    label         TEXT NOT NULL,
+    node_version  TEXT NOT NULL,
     -- A JSON array of texts.
-    targets      TEXT NOT NULL,
-    started_at   INTEGER NOT NULL,
-    heartbeat_ts INTEGER NOT NULL,
-    lease_until  INTEGER NOT NULL,
-    reaped       INTEGER NOT NULL DEFAULT 0,
-    skew_ms      INTEGER NOT NULL DEFAULT 0,
-    running      INTEGER NOT NULL DEFAULT 0,
-    slots        INTEGER NOT NULL DEFAULT 0
+    targets       TEXT NOT NULL,
+    started_at    INTEGER NOT NULL,
+    heartbeat_ts  INTEGER NOT NULL,
+    -- Since when it beats with no gap longer than this.
+    beating_since INTEGER NOT NULL,
+    beat_gap_ms   INTEGER NOT NULL DEFAULT 0,
+    lease_until   INTEGER NOT NULL,
+    reaped        INTEGER NOT NULL DEFAULT 0,
+    skew_ms       INTEGER NOT NULL DEFAULT 0,
+    running       INTEGER NOT NULL DEFAULT 0,
+    slots         INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE ratchet.scheduler_queue_pause (

@@ -28,6 +28,10 @@ pub trait NodeStore: Send + Sync + 'static {
     ///   nobody took its jobs. Sub-second leases count.
     /// - `beat.refused`: a node that never joined, has left or was reaped is refused and stays so.
     /// - `beat.dead`: every other owner whose lease has run out and who still holds jobs is listed.
+    /// - `beat.span`: the node's row keeps since when it beats without a gap: a beat that comes more than `beat.gap` after
+    ///   the one before, or by an earlier clock, or after beats that were allowed a longer gap, begins anew.
+    /// - `beat.pulses`: if anybody is listed as dead, the beats are told of the dead, of those whose lease runs and of those
+    ///   who beat within the last lease of any of the dead; whoever beats counts with this beat.
     /// - `beat.cancels`: the owner's running jobs that were asked to be cancelled are listed.
     /// - `beat.holds`: `holds_jobs` tells whether the owner holds any job.
     /// - `beat.due`: `due_work` tells whether any unpaused queue has a job that could be claimed now, `next_due` when the

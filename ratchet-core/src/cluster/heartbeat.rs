@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ratchet_api::store::NodeStore;
-use ratchet_api::{Beat, BeatReply, StoreError, StoreErrorKind, StoreResult, Timestamp};
+use ratchet_api::{Beat, BeatReply, Death, StoreError, StoreErrorKind, StoreResult, Timestamp, death};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::pace::{Streak, interval};
+use super::pace::{gap, interval};
 use super::skew::{SkewNews, SkewWatch, skew};
 use crate::engine::Engine;
 
@@ -58,7 +58,8 @@ impl Heartbeat {
 struct Pulse {
     engine: Arc<Engine>,
     nodes: Option<Box<dyn NodeStore>>,
-    streak: Streak,
+    /// How often to beat until it is known who is dead.
+    wanted: Option<Duration>,
     clock: SkewWatch,
     /// Whether a beat was answered before. Until then the poller is at its first look.
     heard: bool,
@@ -67,7 +68,7 @@ struct Pulse {
 impl Pulse {
     fn new(engine: Arc<Engine>) -> Self {
         let clock = SkewWatch::new(engine.options.node.skew_warning);
-        Self { engine, nodes: None, streak: Streak::default(), clock, heard: false }
+        Self { engine, nodes: None, wanted: None, clock, heard: false }
     }
 
     /// Beats at once, and then as often as it should, until the lease is lost.
@@ -82,26 +83,24 @@ impl Pulse {
                     tracing::warn!(node = %self.engine.owner, %error, "a heartbeat failed");
                     // The next one goes over another connection.
                     self.nodes = None;
-                    self.streak.broken();
                     true
                 }
             };
-            let load = self.engine.slots.load();
-            sleep(interval(&self.engine.options.node, load, failed, rand::random())).await;
+            let (options, load) = (&self.engine.options.node, self.engine.slots.load());
+            let next = interval(options, load, failed, rand::random());
+            sleep(next.min(gap(options, self.wanted) / 2)).await;
         }
     }
 
     /// Beats once, and does what the answer asks for.
     async fn beat(&mut self) -> StoreResult<BeatReply> {
-        let (lease, sent, node_time) = (&self.engine.lease, Instant::now(), Timestamp::node_now());
+        let (sent, node_time) = (Instant::now(), Timestamp::node_now());
         // There must be time for another one, if the connection hangs.
-        let limit = (self.engine.options.node.lease / 2).min(lease.left(sent));
+        let limit = (self.engine.options.node.lease / 2).min(self.engine.lease.left(sent));
         let late = || StoreError::new(StoreErrorKind::Transient, "beat", "no answer in time");
-        let reply =
-            timeout(limit, send(&self.engine, &mut self.nodes)).await.unwrap_or_else(|_| Err(late()))?;
+        let reply = timeout(limit, self.send()).await.unwrap_or_else(|_| Err(late()))?;
         if reply.accepted {
-            lease.renew(sent);
-            self.streak.beaten(sent, &self.engine.options.node);
+            self.engine.lease.renew(sent);
             self.compare(skew(node_time, Timestamp::node_now(), reply.db_now));
             self.hear(&reply);
         }
@@ -137,24 +136,34 @@ impl Pulse {
             engine.bell.notify_one();
         }
         self.heard = true;
-        let may_reap = self.streak.may_reap(&engine.options.node);
-        // Who was this very process lives on in it, and needs no proof of its death.
-        let dead = reply.dead.iter().filter(|owner| may_reap || engine.was(owner)).cloned();
-        let dead: Vec<_> = dead.collect();
-        if !dead.is_empty() {
-            engine.dead.send_replace(dead);
-        }
+        self.wanted = None;
+        let mut dead = reply.dead.clone();
+        dead.retain(|owner| match death(owner, &reply.pulses, reply.db_now) {
+            Death::Proven => true,
+            // Who was this very process lives on in it, and needs no proof of its death.
+            Death::Unproven { .. } if engine.was(owner) => true,
+            Death::Unproven { gap } => {
+                self.wanted = Some(self.wanted.map_or(gap, |wanted| wanted.min(gap)));
+                false
+            }
+        });
+        engine.dead.send_if_modified(|found| {
+            *found = dead;
+            !found.is_empty()
+        });
     }
-}
 
-/// Sends a beat over a connection of its own.
-async fn send(engine: &Engine, nodes: &mut Option<Box<dyn NodeStore>>) -> StoreResult<BeatReply> {
-    let nodes = match nodes {
-        Some(nodes) => nodes,
-        none => none.insert(engine.store.dedicated().await?),
-    };
-    let mut beat = Beat::new(engine.owner.clone(), engine.options.node.lease);
-    beat.running = engine.slots.taken();
-    beat.slots = engine.slots.total();
-    nodes.beat(&beat).await
+    /// Sends a beat over a connection of its own.
+    async fn send(&mut self) -> StoreResult<BeatReply> {
+        let (engine, options) = (&self.engine, &self.engine.options.node);
+        let nodes = match &mut self.nodes {
+            Some(nodes) => nodes,
+            none => none.insert(engine.store.dedicated().await?),
+        };
+        let mut beat = Beat::new(engine.owner.clone(), options.lease);
+        beat.gap = gap(options, self.wanted);
+        beat.running = engine.slots.taken();
+        beat.slots = engine.slots.total();
+        nodes.beat(&beat).await
+    }
 }

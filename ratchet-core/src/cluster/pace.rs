@@ -1,6 +1,6 @@
-//! How often to beat, and from when on the others' silence means something. Pure.
+//! How often to beat. Pure.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ratchet_api::options::NodeOptions;
 
@@ -22,32 +22,10 @@ pub(crate) fn interval(options: &NodeOptions, load: f64, failed: bool, chance: f
     beat.mul_f64(share * (1.0 - SPREAD * chance)).max(NodeOptions::MIN_DYNAMIC_BEAT.min(beat))
 }
 
-/// How long the database was seen to be there without a gap.
-///
-/// After an outage every node looks dead to whoever is back first. Whoever has beaten for a whole lease without a gap knows
-/// that the others had their chance to beat as well.
-#[derive(Debug, Default)]
-pub(crate) struct Streak(Option<(Instant, Instant)>);
-
-impl Streak {
-    /// A beat that was sent then was accepted. The one before it must not be longer ago than two intervals.
-    pub(crate) fn beaten(&mut self, sent: Instant, options: &NodeOptions) {
-        let first = match self.0 {
-            Some((first, last)) if sent.saturating_duration_since(last) <= options.beat * 2 => first,
-            _ => sent,
-        };
-        self.0 = Some((first, sent));
-    }
-
-    /// A beat failed.
-    pub(crate) fn broken(&mut self) {
-        self.0 = None;
-    }
-
-    /// Whether it is long enough to take over the jobs of the dead.
-    pub(crate) fn may_reap(&self, options: &NodeOptions) -> bool {
-        self.0.is_some_and(|(first, last)| last.saturating_duration_since(first) >= options.lease)
-    }
+/// The longest time between two beats that is no gap: a beat may be late by one interval. Whoever wants to know whether
+/// somebody is dead beats as often as that takes.
+pub(crate) fn gap(options: &NodeOptions, wanted: Option<Duration>) -> Duration {
+    wanted.map_or(options.beat * 2, |wanted| wanted.min(options.beat * 2))
 }
 
 #[cfg(test)]
@@ -96,28 +74,11 @@ mod tests {
         assert_eq!(interval(&NodeOptions::default(), 1.0, true, 0.0), millis(1_500));
     }
 
-    /// Whether a node may reap after accepted beats at these seconds; a negative number is one that failed.
-    fn may_reap(beats: &[i64]) -> bool {
-        let (start, options, mut streak) = (Instant::now(), NodeOptions::default(), Streak::default());
-        for beat in beats {
-            match u64::try_from(*beat) {
-                Ok(second) => streak.beaten(start + Duration::from_secs(second), &options),
-                Err(_) => streak.broken(),
-            }
-        }
-        streak.may_reap(&options)
-    }
-
     #[test]
-    fn only_a_whole_lease_of_beats_without_a_gap_allows_to_reap() {
-        assert!(!may_reap(&[]));
-        assert!(!may_reap(&[0]));
-        assert!(!may_reap(&[0, 6, 12, 18, 24]));
-        assert!(may_reap(&[0, 6, 12, 18, 24, 30]));
-        assert!(may_reap(&[0, 12, 24, 36]), "a beat may be late by one interval");
-        assert!(!may_reap(&[0, 6, 12, 25, 31]), "nobody knows what happened between 12 and 25");
-        assert!(!may_reap(&[0, 6, 12, 18, -1, 24, 30]), "the database was not there");
-        assert!(!may_reap(&[0, 6, 12, 18, 24, 30, -1]));
-        assert!(may_reap(&[0, -1, 6, 12, 18, 24, 30, 36]), "but it is there again");
+    fn a_beat_may_be_late_by_one_interval_unless_a_death_is_to_be_proven() {
+        let usual = NodeOptions::default();
+        assert_eq!(gap(&usual, None), millis(12_000));
+        assert_eq!(gap(&usual, Some(millis(1_000))), millis(1_000));
+        assert_eq!(gap(&usual, Some(millis(15_000))), millis(12_000));
     }
 }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_api::store::NodeStore;
-use ratchet_api::{Beat, BeatReply, JobClaim, Node, NodeInfo, Owner, StoreResult};
+use ratchet_api::{Beat, BeatReply, JobClaim, Node, NodeInfo, Owner, Pulse, StoreResult};
 
 use super::SqlStore;
 use crate::store::claim::readable;
-use crate::store::row::{Cells, Problem, read_all};
+use crate::store::row::{Cells, Problem, read_all, read_readable};
 use crate::store::session::Session;
 use crate::store::values::{delay_millis, retention_millis, row_limit};
 
@@ -73,6 +73,7 @@ async fn renew(session: &mut Session<'_>, beat: &Beat) -> StoreResult<BeatReply>
     let row = renew
         .arg("now", session.store().now())
         .arg("lease_ms", delay_millis(beat.lease))
+        .arg("gap_ms", retention_millis(beat.gap))
         .arg("node_time_ms", beat.node_time.as_millis())
         .arg("running", i64::from(beat.running))
         .arg("slots", i64::from(beat.slots))
@@ -93,7 +94,21 @@ async fn renew(session: &mut Session<'_>, beat: &Beat) -> StoreResult<BeatReply>
     reply.due_work = cells.must(op, "due_work")?;
     reply.next_due = cells.must_opt(op, "next_due")?;
     reply.next_fire = cells.must_opt(op, "next_fire")?;
+    if !reply.dead.is_empty() {
+        reply.pulses = pulses(session, &reply.dead).await?;
+    }
     Ok(reply)
+}
+
+/// The beats that bear on these deaths. A row that cannot be read proves nothing, and keeps nobody from proving something.
+async fn pulses(session: &mut Session<'_>, dead: &[Owner]) -> StoreResult<Vec<Pulse>> {
+    let pulses = session.sql().pulses.bind().arg("now", session.store().now());
+    let rows = pulses.arg("dead", names(dead)).rows(session).await?;
+    Ok(read_readable(session.op(), "a node", &rows, pulse))
+}
+
+fn names(owners: &[Owner]) -> Vec<&str> {
+    owners.iter().map(Owner::as_str).collect()
 }
 
 async fn recover(
@@ -106,7 +121,7 @@ async fn recover(
     let rows = recover
         .arg("now", session.store().now())
         .arg("owner", to.as_str())
-        .arg("dead", dead.iter().map(Owner::as_str).collect::<Vec<_>>())
+        .arg("dead", names(dead))
         .arg("lim", row_limit(limit))
         .rows(session)
         .await?;
@@ -122,6 +137,15 @@ async fn leave(session: &mut Session<'_>, owner: &Owner) -> StoreResult<bool> {
     Ok(!Cells(&row).must::<bool>(session.op(), "holds_jobs")?)
 }
 
+/// What a row of `scheduler_node` tells about its beats.
+fn pulse(cells: Cells<'_>) -> Result<Pulse, Problem> {
+    let mut pulse = Pulse::joined(cells.get("node_id")?, cells.get("heartbeat_ts")?, cells.get("lease_ms")?);
+    pulse.since = cells.get("beating_since")?;
+    pulse.gap = cells.get("beat_gap_ms")?;
+    pulse.reaped = cells.get("reaped")?;
+    Ok(pulse)
+}
+
 /// A row of `scheduler_node`.
 fn node(cells: Cells<'_>) -> Result<Node, Problem> {
     let mut info = NodeInfo::new(cells.get("node_id")?);
@@ -130,6 +154,8 @@ fn node(cells: Cells<'_>) -> Result<Node, Problem> {
     info.targets = cells.get("targets")?;
     let mut node = Node::joined(info, cells.get("started_at")?, Duration::ZERO);
     node.heartbeat_at = cells.get("heartbeat_ts")?;
+    node.beating_since = cells.get("beating_since")?;
+    node.beat_gap = cells.get("beat_gap_ms")?;
     node.lease_until = cells.get("lease_until")?;
     node.reaped = cells.get("reaped")?;
     node.skew_millis = cells.get("skew_ms")?;

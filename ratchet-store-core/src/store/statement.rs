@@ -193,6 +193,7 @@ statements! {
 
     join: "node/join.sql";
     beat: "node/beat.sql";
+    pulses: "node/pulses.sql";
     recover: "node/recover.sql";
     leave: "node/leave.sql";
     holds_jobs: "node/holds_jobs.sql";

@@ -155,6 +155,8 @@ pub(crate) struct NodeDoc {
     pub(crate) targets: Vec<String>,
     pub(crate) started_at: DateTime,
     pub(crate) heartbeat_at: DateTime,
+    pub(crate) beating_since: DateTime,
+    pub(crate) beat_gap_ms: i64,
     pub(crate) lease_until: DateTime,
     pub(crate) reaped: bool,
     pub(crate) skew_ms: i64,
@@ -173,6 +175,8 @@ impl NodeDoc {
         let started_at = instant(self.started_at);
         let mut node = Node::joined(info, started_at, std::time::Duration::ZERO);
         node.heartbeat_at = instant(self.heartbeat_at);
+        node.beating_since = instant(self.beating_since);
+        node.beat_gap = duration(self.beat_gap_ms);
         node.lease_until = instant(self.lease_until);
         node.reaped = self.reaped;
         node.skew_millis = self.skew_ms;

@@ -6,7 +6,8 @@ use bson::{DateTime, Document, Uuid, doc};
 use mongodb::options::{FindOptions, ReturnDocument};
 use ratchet_api::store::NodeStore;
 use ratchet_api::{
-    Beat, BeatReply, JobClaim, JobId, Node, NodeInfo, Owner, StoreError, StoreResult, Timestamp,
+    Beat, BeatReply, JobClaim, JobId, Node, NodeInfo, Owner, Pulse, StoreError, StoreResult, Timestamp,
+    whole_millis,
 };
 use serde::Deserialize;
 
@@ -28,8 +29,8 @@ impl NodeStore for MongoStore {
         let joined = doc! {
             "_id": { "$literal": node.owner.as_str() }, "label": { "$literal": &node.label },
             "version": { "$literal": &node.version }, "targets": { "$literal": &node.targets },
-            "started_at": present.expr(), "heartbeat_at": present.expr(), "lease_until": present.plus(lease),
-            "reaped": false, "skew_ms": 0_i64, "running": 0, "slots": 0,
+            "started_at": present.expr(), "heartbeat_at": present.expr(), "beating_since": present.expr(),
+            "beat_gap_ms": 0_i64, "lease_until": present.plus(lease), "reaped": false, "skew_ms": 0_i64, "running": 0, "slots": 0,
         };
         // Joining again changes nothing: a lease is renewed by beats alone.
         let is_new = doc! { "$eq": [{ "$type": "$started_at" }, "missing"] };
@@ -42,7 +43,14 @@ impl NodeStore for MongoStore {
     async fn beat(&self, beat: &Beat) -> StoreResult<BeatReply> {
         const OP: &str = "beat";
         let present = self.present();
+        let gap_ms = whole_millis(beat.gap);
+        let since_last = doc! { "$subtract": [present.expr(), "$heartbeat_at"] };
+        let goes_on = doc! { "$and": [
+            { "$gte": [&since_last, 0] }, { "$lte": [&since_last, gap_ms] }, { "$lte": ["$beat_gap_ms", gap_ms] },
+        ] };
+        // All of these are the values from before.
         let renew = vec![doc! { "$set": {
+            "beating_since": { "$cond": [goes_on, "$beating_since", present.expr()] }, "beat_gap_ms": gap_ms,
             "heartbeat_at": present.expr(), "lease_until": present.plus(beat.lease),
             "skew_ms": { "$subtract": [date(beat.node_time), present.expr()] },
             "running": i64::from(beat.running), "slots": i64::from(beat.slots),
@@ -165,7 +173,24 @@ impl MongoStore {
         }
         reply.dead.sort();
         reply.cancel_requested.sort();
+        if !reply.dead.is_empty() {
+            reply.pulses = self.pulses(&reply.dead).await?;
+        }
         Ok(reply)
+    }
+
+    /// The beats that bear on these deaths.
+    async fn pulses(&self, dead: &[Owner]) -> StoreResult<Vec<Pulse>> {
+        const OP: &str = "beat";
+        let nodes = &self.collections.nodes;
+        let dead = doc! { "_id": { "$in": dead.iter().map(Owner::as_str).collect::<Vec<_>>() } };
+        let silent: Vec<NodeDoc> = self.find(OP, nodes, dead.clone(), FindOptions::default()).await?;
+        let lease = |node: &NodeDoc| instant(node.lease_until).since(instant(node.heartbeat_at));
+        let longest = silent.iter().map(lease).max().unwrap_or_default();
+        let recent = doc! { "$expr": { "$gt": ["$lease_until", self.present().minus(longest)] } };
+        let bearing = doc! { "$or": [dead, recent] };
+        let known: Vec<NodeDoc> = self.find(OP, nodes, bearing, FindOptions::default()).await?;
+        known.into_iter().map(|node| Ok(node.read(OP)?.pulse())).collect()
     }
 
     /// On the jobs: owners that hold some and whose lease does not run, or who are not known at all.

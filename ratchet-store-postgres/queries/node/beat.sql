@@ -5,6 +5,13 @@ WITH RECURSIVE clock AS MATERIALIZED (
 renewed AS (
     UPDATE ratchet.scheduler_node n
     SET heartbeat_ts = c.now,
+        -- All of these are the values from before.
+        beating_since = CASE
+            WHEN n.heartbeat_ts BETWEEN c.now - :gap_ms::bigint * interval '1 millisecond' AND c.now
+                AND n.beat_gap_ms <= :gap_ms::bigint THEN n.beating_since
+            ELSE c.now
+        END,
+        beat_gap_ms = :gap_ms::bigint,
         lease_until = least(c.now + :lease_ms::bigint * interval '1 millisecond', '9998-12-31 23:59:59.999+00'),
         skew_ms = :node_time_ms::bigint - (extract(epoch FROM c.now) * 1000)::bigint,
         running = :running::bigint,

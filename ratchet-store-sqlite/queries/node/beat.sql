@@ -1,6 +1,12 @@
 -- Renews a lease and tells the node what it should know.
 UPDATE ratchet.scheduler_node
 SET heartbeat_ts = c.now,
+    -- All of these are the values from before.
+    beating_since = CASE
+        WHEN c.now - heartbeat_ts BETWEEN 0 AND :gap_ms AND beat_gap_ms <= :gap_ms THEN beating_since
+        ELSE c.now
+    END,
+    beat_gap_ms = :gap_ms,
     lease_until = min(c.now + :lease_ms, 253370764799999),
     skew_ms = :node_time_ms - c.now,
     running = :running,

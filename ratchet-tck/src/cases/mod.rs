@@ -15,6 +15,7 @@ pub mod order;
 pub mod pause;
 pub mod payload;
 pub mod permit;
+pub mod pulse;
 pub mod query;
 pub mod race;
 pub mod record;
@@ -37,6 +38,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         claim::CASES,
         order::CASES,
         node::CASES,
+        pulse::CASES,
         recover::CASES,
         lock::CASES,
         permit::CASES,

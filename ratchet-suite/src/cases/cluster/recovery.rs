@@ -12,6 +12,7 @@ use ratchet_core::Readiness;
 crate::cases! {
     jobs_of_a_dead_node_run_on_another_a_part_at_a_time;
     whoever_starts_late_takes_nothing_over_before_a_whole_lease;
+    nodes_that_all_die_before_their_lease_is_over_still_take_over_from_each_other;
     a_job_that_crashes_its_nodes_ends_as_a_dead_letter_with_all_that_follows;
     a_job_that_was_cancelled_on_a_dead_node_ends_cancelled;
     a_takeover_whose_reply_was_lost_still_counts_as_a_crash;
@@ -59,6 +60,27 @@ async fn whoever_starts_late_takes_nothing_over_before_a_whole_lease(fx: Fixture
     let takeovers = whole.takeovers();
     assert!(takeovers.len() == 1 && takeovers[0].since_join >= LEASE, "{takeovers:?}");
     alive.stop().await;
+}
+
+// shows: S135 S182
+async fn nodes_that_all_die_before_their_lease_is_over_still_take_over_from_each_other(fx: Fixture) {
+    let (stuck, quick) = (Worker::waiting(), Worker::quick());
+    let mut last = Arc::<Line>::default();
+    let dead = node(&fx, "dead", &stuck, &last).await;
+    let job = dead.enqueue(Worker::job().work()).submit().await.expect("stored");
+    stuck.entered.notified().await;
+    // Each dies as soon as the next one lives, after about half a lease.
+    let mut lives = Vec::new();
+    while lives.len() < 20 && now(&job).await.status != JobStatus::Succeeded {
+        let line = Arc::<Line>::default();
+        lives.push(node(&fx, &format!("life-{}", lives.len()), &quick, &line).await);
+        last.cut(true);
+        line.more_beats(5).await;
+        last = line;
+    }
+    let ended = now(&job).await;
+    assert_eq!(ended.status, JobStatus::Succeeded, "after {} lives", lives.len());
+    assert!(ended.crash_count >= 1, "{ended:?}");
 }
 
 // shows: S100 S102 S104 S186

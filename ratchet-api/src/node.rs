@@ -1,0 +1,173 @@
+//! Nodes as a store keeps them, and what they tell each other by their beats.
+
+use std::time::Duration;
+
+use crate::{JobId, Owner, Pulse, Timestamp};
+
+/// What a node tells about itself when it joins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeInfo {
+    /// This life of the node.
+    pub owner: Owner,
+    /// Its full label.
+    pub label: String,
+    /// The version of the program or of Ratchet.
+    pub version: String,
+    /// The targets that it can run.
+    pub targets: Vec<String>,
+}
+
+impl NodeInfo {
+    /// A node that tells no more than who it is.
+    pub fn new(owner: Owner) -> Self {
+        Self { label: owner.label().to_owned(), owner, version: String::new(), targets: Vec::new() }
+    }
+}
+
+/// A sign of life.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Beat {
+    /// Who is alive.
+    pub owner: Owner,
+    /// For how long this counts.
+    pub lease: Duration,
+    /// The longest time since the beat before that is no gap: see [`Pulse`].
+    pub gap: Duration,
+    /// What the node's own clock shows, so that its skew can be seen.
+    pub node_time: Timestamp,
+    /// Slots in use.
+    pub running: u32,
+    /// Slots in all.
+    pub slots: u32,
+}
+
+impl Beat {
+    /// A beat of an idle node.
+    pub fn new(owner: Owner, lease: Duration) -> Self {
+        Self { owner, lease, gap: lease / 2, node_time: Timestamp::node_now(), running: 0, slots: 0 }
+    }
+}
+
+/// What the store tells a node that beats: recovery and lost wakeups ride on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BeatReply {
+    /// Whether the lease is renewed. If not, the node is fenced: it stops its work and joins anew.
+    pub accepted: bool,
+    /// The store's present.
+    pub db_now: Timestamp,
+    /// Owners whose lease has run out and who still hold jobs.
+    pub dead: Vec<Owner>,
+    /// If anybody is dead: the beats that tell whether they really are, see [`death`](crate::death).
+    pub pulses: Vec<Pulse>,
+    /// Jobs of this owner that were asked to be cancelled.
+    pub cancel_requested: Vec<JobId>,
+    /// Whether this owner holds any job.
+    pub holds_jobs: bool,
+    /// Whether some unpaused queue has a job that is due.
+    pub due_work: bool,
+    /// When the earliest job that is not due yet becomes due.
+    pub next_due: Option<Timestamp>,
+    /// When the next schedule fires.
+    pub next_fire: Option<Timestamp>,
+}
+
+impl BeatReply {
+    /// The answer to a beat that does not count.
+    pub const fn refused(db_now: Timestamp) -> Self {
+        Self {
+            accepted: false,
+            db_now,
+            dead: Vec::new(),
+            pulses: Vec::new(),
+            cancel_requested: Vec::new(),
+            holds_jobs: false,
+            due_work: false,
+            next_due: None,
+            next_fire: None,
+        }
+    }
+
+    /// The answer to a beat that counts, with nothing else to tell.
+    pub fn accepted(db_now: Timestamp) -> Self {
+        Self { accepted: true, ..Self::refused(db_now) }
+    }
+}
+
+/// A node as others see it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Node {
+    /// What it told about itself.
+    pub info: NodeInfo,
+    /// When it joined.
+    pub started_at: Timestamp,
+    /// When it last beat.
+    pub heartbeat_at: Timestamp,
+    /// Since when it has been beating without a gap.
+    pub beating_since: Timestamp,
+    /// No two beats since then were further apart.
+    pub beat_gap: Duration,
+    /// Until when it counts as alive.
+    pub lease_until: Timestamp,
+    /// Its jobs were taken over: it can only join anew.
+    pub reaped: bool,
+    /// Its clock minus the store's, in milliseconds, at the last beat.
+    pub skew_millis: i64,
+    /// Slots in use.
+    pub running: u32,
+    /// Slots in all.
+    pub slots: u32,
+}
+
+impl Node {
+    /// A node that joined just now.
+    pub fn joined(info: NodeInfo, now: Timestamp, lease: Duration) -> Self {
+        Self {
+            info,
+            started_at: now,
+            heartbeat_at: now,
+            beating_since: now,
+            beat_gap: Duration::ZERO,
+            lease_until: now + lease,
+            reaped: false,
+            skew_millis: 0,
+            running: 0,
+            slots: 0,
+        }
+    }
+
+    /// Its beats, as they bear on others.
+    pub fn pulse(&self) -> Pulse {
+        Pulse {
+            owner: self.info.owner.clone(),
+            since: self.beating_since,
+            last: self.heartbeat_at,
+            gap: self.beat_gap,
+            lease: self.lease_until.since(self.heartbeat_at),
+            reaped: self.reaped,
+        }
+    }
+
+    /// Whether its lease is running at `now`.
+    pub fn is_alive(&self, now: Timestamp) -> bool {
+        !self.reaped && self.lease_until > now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_alive_until_its_lease_ends_or_it_is_reaped() {
+        let (joined, lease) = (Timestamp::from_millis(1_000), Duration::from_millis(500));
+        let mut node = Node::joined(NodeInfo::new(Owner::incarnate("a")), joined, lease);
+        assert!(node.is_alive(Timestamp::from_millis(1_499)));
+        assert!(!node.is_alive(Timestamp::from_millis(1_500)));
+        node.reaped = true;
+        assert!(!node.is_alive(joined));
+    }
+}

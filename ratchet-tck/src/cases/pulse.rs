@@ -1,0 +1,198 @@
+//! Beats without a gap: what proves that a node is dead.
+
+#![expect(missing_docs, reason = "the name of a case says what it shows")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ratchet_api::{Beat, BeatReply, Death, Node, Owner, Pulse, Timestamp, death};
+
+use crate::case::cases;
+use crate::fixture::job;
+use crate::{Fixture, Peer};
+
+cases! { "pulse";
+    a_node_keeps_since_when_it_beats_without_a_gap: ["beat.span", "node.join"] [135];
+    a_gap_is_counted_to_the_millisecond: ["beat.span"] [];
+    after_beats_that_were_allowed_a_longer_gap_a_span_begins_anew: ["beat.span"] [];
+    beats_by_an_earlier_clock_begin_anew: ["beat.span"] [];
+    who_was_reaped_keeps_its_span: ["beat.span", "beat.refused"] [];
+    the_beats_that_prove_a_death_are_told_with_the_dead: ["beat.pulses"] [135];
+    beats_of_the_long_dead_are_not_told: ["beat.pulses"] [];
+    lives_that_are_shorter_than_a_lease_prove_a_death_together: ["beat.span", "beat.pulses"] [135 182];
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const MILLI: Duration = Duration::from_millis(1);
+
+/// A beat with a lease of two seconds that must count, with this gap allowed.
+async fn beat(peer: &Peer, gap: Duration) -> BeatReply {
+    let mut beat = Beat::new(peer.owner.clone(), SECOND * 2);
+    beat.gap = gap;
+    let reply = peer.store.beat(&beat).await.expect("beat answers");
+    assert!(reply.accepted, "{reply:?}");
+    reply
+}
+
+async fn listed(reader: &Peer, owner: &Owner) -> Node {
+    let nodes = reader.store.nodes().await.expect("nodes answers");
+    nodes.into_iter().find(|node| node.info.owner == *owner).expect("it is listed")
+}
+
+/// Since when a node beats, and what was no gap.
+async fn span(reader: &Peer, node: &Peer) -> (Timestamp, Duration) {
+    let node = listed(reader, &node.owner).await;
+    (node.beating_since, node.beat_gap)
+}
+
+fn owners(pulses: &[Pulse]) -> BTreeSet<&Owner> {
+    pulses.iter().map(|pulse| &pulse.owner).collect()
+}
+
+pub async fn a_node_keeps_since_when_it_beats_without_a_gap(fx: Fixture) {
+    let reader = fx.node("reader").await;
+    let node = fx.node_with_lease("node", SECOND * 2).await;
+    let joined = fx.now();
+    assert_eq!(span(&reader, &node).await, (joined, Duration::ZERO));
+    for _ in 0..5 {
+        fx.advance(SECOND);
+        beat(&node, SECOND).await;
+        assert_eq!(span(&reader, &node).await, (joined, SECOND));
+    }
+    fx.advance(SECOND * 10);
+    beat(&node, SECOND).await;
+    assert_eq!(span(&reader, &node).await, (fx.now(), SECOND), "what was meanwhile is not known");
+    let again = fx.now();
+    fx.advance(SECOND);
+    beat(&node, SECOND).await;
+    assert_eq!(span(&reader, &node).await, (again, SECOND));
+    assert_eq!(span(&reader, &reader).await, (joined, Duration::ZERO), "each node has its own");
+}
+
+pub async fn a_gap_is_counted_to_the_millisecond(fx: Fixture) {
+    let node = fx.node_with_lease("node", SECOND * 2).await;
+    let (joined, gap) = (fx.now(), MILLI * 250);
+    for (wait, since) in [(gap, joined), (Duration::ZERO, joined), (gap + MILLI, joined + gap * 2 + MILLI)] {
+        fx.advance(wait);
+        beat(&node, gap).await;
+        assert_eq!(span(&node, &node).await, (since, gap), "{wait:?}");
+    }
+}
+
+pub async fn after_beats_that_were_allowed_a_longer_gap_a_span_begins_anew(fx: Fixture) {
+    let node = fx.node_with_lease("node", SECOND * 2).await;
+    let mut since = fx.now();
+    for (gap, anew) in
+        [(SECOND, false), (SECOND * 3, false), (SECOND * 3, false), (SECOND * 2, true), (SECOND * 2, false)]
+    {
+        fx.advance(SECOND);
+        beat(&node, gap).await;
+        since = if anew { fx.now() } else { since };
+        assert_eq!(span(&node, &node).await, (since, gap), "{gap:?}");
+    }
+}
+
+pub async fn beats_by_an_earlier_clock_begin_anew(fx: Fixture) {
+    let node = fx.node_with_lease("node", SECOND * 2).await;
+    fx.advance(SECOND);
+    beat(&node, SECOND * 10).await;
+    for back in [MILLI, SECOND * 3600] {
+        fx.clock().step_back(back);
+        let reply = beat(&node, SECOND * 10).await;
+        assert!(
+            reply.db_now.since(fx.now()) <= MILLI,
+            "the reply tells the clock as it is: {}",
+            reply.db_now
+        );
+        assert_eq!(span(&node, &node).await, (fx.now(), SECOND * 10), "{back:?} back");
+    }
+}
+
+pub async fn who_was_reaped_keeps_its_span(fx: Fixture) {
+    let heir = fx.node("heir").await;
+    let node = fx.node_with_lease("node", SECOND * 2).await;
+    let joined = fx.now();
+    fx.advance(SECOND);
+    beat(&node, SECOND).await;
+    node.running(job()).await;
+    fx.advance(SECOND * 2);
+    let moved = heir.store.recover(std::slice::from_ref(&node.owner), &heir.owner, 10).await;
+    assert_eq!(moved.expect("recover answers").len(), 1);
+    let late = node.store.beat(&Beat::new(node.owner.clone(), SECOND * 2)).await.expect("beat answers");
+    assert!(!late.accepted);
+    let row = listed(&heir, &node.owner).await;
+    assert_eq!((row.beating_since, row.heartbeat_at), (joined, joined + SECOND), "a refused beat is none");
+}
+
+pub async fn the_beats_that_prove_a_death_are_told_with_the_dead(fx: Fixture) {
+    let silent = fx.node_with_lease("silent", SECOND * 2).await;
+    let observer = fx.node_with_lease("observer", SECOND * 2).await;
+    let alive = fx.node_with_lease("alive", SECOND * 60).await;
+    let idle = fx.node_with_lease("idle", SECOND).await;
+    let joined = fx.now();
+    silent.running(job()).await;
+    for _ in 0..3 {
+        assert_eq!(beat(&observer, SECOND).await.pulses, [], "nobody is dead");
+        fx.advance(MILLI * 500);
+    }
+    fx.advance(MILLI * 500);
+    let reply = beat(&observer, SECOND).await;
+    assert_eq!(reply.dead, std::slice::from_ref(&silent.owner));
+    let told: BTreeMap<_, _> = reply.pulses.iter().map(|pulse| (&pulse.owner, pulse)).collect();
+    let everybody = [&silent, &observer, &alive, &idle].map(|peer| &peer.owner);
+    assert_eq!(owners(&reply.pulses), BTreeSet::from(everybody), "each once: {:?}", reply.pulses);
+    assert_eq!(told.len(), reply.pulses.len());
+    for owner in everybody {
+        assert_eq!(*told[owner], listed(&observer, owner).await.pulse());
+    }
+    let own = told[&observer.owner];
+    assert_eq!((own.since, own.last, own.gap), (joined, fx.now(), SECOND), "this beat counts");
+    assert_eq!((told[&alive.owner].lease, told[&idle.owner].lease), (SECOND * 60, SECOND));
+    assert_eq!(death(&silent.owner, &reply.pulses, reply.db_now), Death::Proven);
+}
+
+pub async fn beats_of_the_long_dead_are_not_told(fx: Fixture) {
+    let (old, recent) =
+        (fx.node_with_lease("old", SECOND).await, fx.node_with_lease("recent", SECOND + MILLI).await);
+    fx.advance(SECOND);
+    let silent = fx.node_with_lease("silent", SECOND * 2).await;
+    silent.running(job()).await;
+    fx.advance(SECOND * 2);
+    let observer = fx.node("observer").await;
+    let reply = beat(&observer, SECOND).await;
+    let told = owners(&reply.pulses);
+    assert_eq!(
+        told,
+        BTreeSet::from([&silent, &recent, &observer].map(|peer| &peer.owner)),
+        "not {}",
+        old.owner
+    );
+}
+
+pub async fn lives_that_are_shorter_than_a_lease_prove_a_death_together(fx: Fixture) {
+    let silent = fx.node_with_lease("silent", SECOND * 2).await;
+    silent.running(job()).await;
+    let mut verdicts = Vec::new();
+    // Each lives for 1.6 s and beats every 400 ms; the next one joins 800 ms after its last beat.
+    for life in 0..3 {
+        let node = fx.node_with_lease(&format!("life-{life}"), SECOND * 2).await;
+        for _ in 0..4 {
+            fx.advance(MILLI * 400);
+            let reply = beat(&node, MILLI * 800).await;
+            let dead = reply.dead.iter().map(|owner| death(owner, &reply.pulses, reply.db_now));
+            verdicts.extend(dead.map(|verdict| (reply.db_now, verdict)));
+        }
+        fx.advance(MILLI * 800);
+    }
+    assert!(!verdicts.is_empty(), "its lease ran out");
+    for (at, verdict) in &verdicts {
+        assert_eq!(*verdict, Death::Proven, "at {at}: {verdicts:?}");
+    }
+    // The database cannot be reached for a while, and nobody knows who lives.
+    fx.advance(SECOND * 5);
+    let last = fx.node_with_lease("last", SECOND * 2).await;
+    let reply = beat(&last, MILLI * 800).await;
+    assert_eq!(reply.dead, [silent.owner]);
+    let verdict = death(&reply.dead[0], &reply.pulses, reply.db_now);
+    assert_eq!(verdict, Death::Unproven { gap: SECOND });
+}
