@@ -14,6 +14,10 @@ pub trait ConstraintDetector {
     /// The row that this one refers to is not there, or one that still refers to it is.
     fn is_foreign_key_violation(&self, error: &sqlx::Error) -> bool;
 
+    /// The server only reads: a standby, or one that was told to. Another connection may lead to one that writes. It is
+    /// [transient](Self::is_transient) too.
+    fn is_read_only(&self, error: &sqlx::Error) -> bool;
+
     /// Passing trouble: trying again may help. If the connection broke during a commit, all of it may have happened.
     fn is_transient(&self, error: &sqlx::Error) -> bool;
 
@@ -40,11 +44,17 @@ impl ConstraintDetector for Dialect {
         self.meaning(error) == Some(Meaning::ForeignKey)
     }
 
+    fn is_read_only(&self, error: &sqlx::Error) -> bool {
+        self.meaning(error) == Some(Meaning::ReadOnly)
+    }
+
     fn is_transient(&self, error: &sqlx::Error) -> bool {
         use sqlx::Error::{Io, PoolTimedOut, Protocol, Tls, WorkerCrashed};
         match error {
             Io(_) | Tls(_) | Protocol(_) | PoolTimedOut | WorkerCrashed => true,
-            _ => matches!(self.meaning(error), Some(Meaning::LostRace | Meaning::Passing)),
+            _ => {
+                matches!(self.meaning(error), Some(Meaning::LostRace | Meaning::Passing | Meaning::ReadOnly))
+            }
         }
     }
 
@@ -72,6 +82,8 @@ enum Meaning {
     LostRace,
     /// The server or the way to it is in trouble.
     Passing,
+    /// The server only reads: it is a standby now, or was told to.
+    ReadOnly,
     SchemaMissing,
     AccessDenied,
     Canceled,
@@ -89,7 +101,7 @@ impl Dialect {
     }
 
     /// PostgreSQL's SQLSTATE, SQLite's extended code, MySQL's number: its SQLSTATE is 23000 for every constraint.
-    fn code(self, error: &dyn DatabaseError) -> Option<Cow<'_, str>> {
+    pub(crate) fn code(self, error: &dyn DatabaseError) -> Option<Cow<'_, str>> {
         match self {
             Self::Postgres | Self::Sqlite => error.code(),
             Self::MySql => mysql_number(error).map(|number| number.to_string().into()),
@@ -117,6 +129,8 @@ fn postgres(sqlstate: &str) -> Option<Meaning> {
         "40001" | "40P01" | "55P03" => Some(Meaning::LostRace),
         // Shutdown, crash, starting up; idle for too long, also inside a transaction.
         "57P01" | "57P02" | "57P03" | "57P05" | "25P03" => Some(Meaning::Passing),
+        // The server only reads.
+        "25006" => Some(Meaning::ReadOnly),
         "57014" => Some(Meaning::Canceled),
         // No such table, column, schema.
         "42P01" | "42703" | "3F000" => Some(Meaning::SchemaMissing),
@@ -136,6 +150,8 @@ fn mysql(number: u16) -> Option<Meaning> {
         1020 | 1205 | 1213 | 3572 => Some(Meaning::LostRace),
         // Too many connections, shutdown, network trouble (4), connection killed (MariaDB), idle for too long.
         1040 | 1053 | 1158..=1161 | 1927 | 4031 => Some(Meaning::Passing),
+        // No majority in the cluster, read-only in two ways, not the primary of the group.
+        1047 | 1290 | 1836 | 3100 => Some(Meaning::ReadOnly),
         // Interrupted, and the two servers' ways to say that a statement took too long.
         1317 | 1969 | 3024 => Some(Meaning::Canceled),
         // No such database, column, table.
@@ -216,7 +232,9 @@ mod tests {
     // shows: S173
     #[test]
     fn postgresql_is_read_by_its_sqlstate() {
-        use Meaning::{AccessDenied, Canceled, ForeignKey, LostRace, Passing, SchemaMissing, Unique};
+        use Meaning::{
+            AccessDenied, Canceled, ForeignKey, LostRace, Passing, ReadOnly, SchemaMissing, Unique,
+        };
         for (code, meaning) in [
             ("23505", Some(Unique)),
             ("23503", Some(ForeignKey)),
@@ -231,6 +249,7 @@ mod tests {
             ("08P01", Some(Passing)),
             ("53300", Some(Passing)),
             ("57014", Some(Canceled)),
+            ("25006", Some(ReadOnly)),
             ("23502", None),
             ("42P01", Some(SchemaMissing)),
             ("42703", Some(SchemaMissing)),
@@ -269,7 +288,9 @@ mod tests {
     // shows: S173
     #[test]
     fn mysql_is_read_by_its_error_number() {
-        use Meaning::{AccessDenied, Canceled, ForeignKey, LostRace, Passing, SchemaMissing, Unique};
+        use Meaning::{
+            AccessDenied, Canceled, ForeignKey, LostRace, Passing, ReadOnly, SchemaMissing, Unique,
+        };
         for (number, meaning) in [
             (1062, Some(Unique)),
             (1586, Some(Unique)),
@@ -280,6 +301,10 @@ mod tests {
             (1020, Some(LostRace)),
             (3572, Some(LostRace)),
             (1053, Some(Passing)),
+            (1047, Some(ReadOnly)),
+            (1290, Some(ReadOnly)),
+            (1836, Some(ReadOnly)),
+            (3100, Some(ReadOnly)),
             (1146, Some(SchemaMissing)),
             (1045, Some(AccessDenied)),
             (1317, Some(Canceled)),

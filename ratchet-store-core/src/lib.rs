@@ -17,6 +17,7 @@
     allow(dead_code, reason = "some parts serve one database alone")
 )]
 
+mod connect;
 mod constraint;
 mod dialect;
 pub mod driver;
@@ -28,6 +29,7 @@ mod store;
 pub mod transient;
 mod value;
 
+pub use connect::ConnectError;
 pub use constraint::ConstraintDetector;
 pub use dialect::Dialect;
 pub use migrate::SchemaMigrator;

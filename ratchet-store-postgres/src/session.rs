@@ -48,13 +48,17 @@ pub(crate) fn marked(server: PgConnectOptions) -> PgConnectOptions {
     server.options([MARK]).options(BY_KEY)
 }
 
-/// Adds advice to an error that may come from a pooler.
+/// Gives advice in place of an error that may come from a pooler. Its words may name the user.
 pub(crate) fn suspect_pooler(error: sqlx::Error) -> sqlx::Error {
     let code = error.as_database_error().and_then(|error| error.code());
-    if code.is_some_and(|code| REFUSALS.contains(&code.as_ref())) {
-        return sqlx::Error::Configuration(format!("{POOLED} ({error})").into());
+    match code.filter(|code| REFUSALS.contains(&code.as_ref())) {
+        Some(code) => {
+            let advice =
+                format!("{POOLED} (it answered {code}; it may also not know the user or the database)");
+            sqlx::Error::Configuration(advice.into())
+        }
+        None => error,
     }
-    error
 }
 
 /// Makes a session the store's own.

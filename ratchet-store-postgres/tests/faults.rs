@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use common::node::{Node, until};
 use common::proxy::{Cut, Proxy};
+use common::user::User;
 use common::{pooled_url, url};
 use futures::future::join_all;
 use ratchet_api::store::{
@@ -189,6 +190,46 @@ async fn an_outcome_whose_reply_was_lost_is_recognised() {
     let found = store.find(&[next.id().expect("an id")]).await.expect("find answers");
     assert!(found[0].is_some(), "its effect happened");
     store.close().await;
+    node.close().await;
+}
+
+#[tokio::test]
+async fn an_outcome_whose_commit_took_too_long_is_recognised() {
+    let (node, proxy) = (Node::new().await, Proxy::to(&url()));
+    let store = node.peer(&proxy.url, |options| options.operation_timeout = PATIENCE).await;
+    node.fill(2).await;
+    let claims = node.claim(2).await;
+    let mut chained = succeeded(&claims[1]);
+    chained.effects = vec![Effect::Submit(Box::new(Submission::single(job())))];
+    for outcome in [succeeded(&claims[0]), chained] {
+        let outcomes = [outcome];
+        proxy.cut(Cut::SilentAfterCommit);
+        // Nobody can tell by now whether it is recorded.
+        transient(store.commit(&node.owner, &outcomes).await);
+        let verdicts = store.commit(&node.owner, &outcomes).await.expect("commit answers");
+        assert_eq!(verdicts, [Verdict::AlreadyRecorded]);
+    }
+    store.close().await;
+    node.close().await;
+}
+
+/// As after a failover, when a proxy leads elsewhere but a connection still goes to the old primary.
+#[tokio::test]
+async fn a_connection_to_a_server_that_only_reads_is_dropped_and_another_one_is_opened() {
+    let (node, mut user) = (Node::new().await, User::new().await);
+    user.grant(&node.place).await;
+    let name = user.name.clone();
+    user.run(&format!("ALTER ROLE {name} SET default_transaction_read_only = on")).await;
+    let mut options = node.place.options();
+    options.connections = 1;
+    let store = PostgresStore::lazy(&user.url(None), options).expect("a URL of PostgreSQL");
+    store.find(&[JobId::generate()]).await.expect("reading works");
+    // From now on another connection would write, but not the one that is open.
+    user.run(&format!("ALTER ROLE {name} RESET default_transaction_read_only")).await;
+    transient(store.claim(&node.claiming(1)).await);
+    store.claim(&node.claiming(1)).await.expect("the next call has another connection");
+    store.close().await;
+    user.drop().await;
     node.close().await;
 }
 

@@ -198,13 +198,19 @@ impl Place {
         let (kind, what) = match code.map(|code| code & PRIMARY) {
             Some(26) => (StoreErrorKind::Invalid, "is not a database of SQLite"),
             Some(11) => (StoreErrorKind::Corrupt, "is damaged; restore it from a backup"),
-            Some(8) => (StoreErrorKind::Other, "cannot be written; a store must write its file"),
+            Some(8) => (
+                StoreErrorKind::Other,
+                "cannot be written; a store writes the file and its directory: check the rights on both, and that the disk is not mounted for reading alone",
+            ),
             Some(14) if self.0.is_dir() => (StoreErrorKind::Invalid, "is a directory, not a file"),
             Some(14) if !self.0.parent().is_some_and(Path::is_dir) => {
                 (StoreErrorKind::Invalid, "is in a directory that does not exist; make it first")
             }
             Some(5 | 6) => (StoreErrorKind::Transient, "is in use by others all the time; try again"),
-            _ => (StoreErrorKind::Unavailable, "cannot be opened; check the path and the rights on it"),
+            _ => (
+                StoreErrorKind::Unavailable,
+                "cannot be opened; check the path, and the rights to write the file and its directory",
+            ),
         };
         StoreError::new(kind, OP, format!("{} {what}", self.0.display())).with_source(error)
     }
@@ -243,6 +249,15 @@ mod tests {
         let error = place.make_ready(&file.read_only(true)).await.expect_err("it is refused");
         assert_eq!(error.kind(), StoreErrorKind::Other);
         assert!(error.to_string().contains("cannot be written"), "{error}");
+    }
+
+    /// Nobody can make a file there, not even whoever may do everything.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_directory_that_cannot_be_written_is_refused_with_advice() {
+        let error = SqliteStore::open("/proc/jobs.db").await.expect_err("it is refused");
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+        assert!(error.to_string().contains("rights to write the file and its directory"), "{error}");
     }
 
     #[tokio::test]

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use ratchet_api::{StoreError, StoreErrorKind};
 
+use super::Unusable;
 use super::Version;
-use crate::TextError;
+use crate::{ConnectError, Dialect, TextError};
 
 /// Why a schema was not migrated.
 #[derive(Debug, thiserror::Error)]
@@ -72,9 +73,12 @@ pub enum MigrateError {
         /// What the server calls itself.
         found: String,
     },
-    /// The server cannot be reached.
-    #[error("the database cannot be reached; check the URL and the server")]
-    Connect(#[source] sqlx::Error),
+    /// No connection could be opened.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The server, the database or the user's rights do not do for a store.
+    #[error(transparent)]
+    Unusable(#[from] Unusable),
     /// The server failed outside of a script.
     #[error("cannot {doing}")]
     Database {
@@ -98,6 +102,10 @@ const fn fate(undone: bool) -> &'static str {
 }
 
 impl MigrateError {
+    pub(crate) const fn connect(dialect: Dialect) -> impl FnOnce(sqlx::Error) -> Self {
+        move |error| Self::Connect(ConnectError::new(dialect, error))
+    }
+
     pub(crate) const fn database(doing: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
         move |source| Self::Database { doing, source }
     }
@@ -194,7 +202,8 @@ impl From<MigrateError> for StoreError {
             MigrateError::Locked { .. } | MigrateError::Blocked { .. } | MigrateError::Interrupted { .. } => {
                 StoreErrorKind::Transient
             }
-            MigrateError::Connect(_) => StoreErrorKind::Unavailable,
+            MigrateError::Connect(error) => error.kind(),
+            MigrateError::Unusable(unusable) => unusable.kind(),
             _ => StoreErrorKind::Other,
         };
         Self::new(kind, "migrate", error.to_string()).with_source(error)

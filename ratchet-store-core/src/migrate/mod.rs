@@ -32,6 +32,7 @@ mod session;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod status;
+mod unusable;
 mod versions;
 
 use std::collections::BTreeSet;
@@ -44,6 +45,7 @@ use ratchet_api::spi::{HookError, SchedulerLifecycleHook};
 use ratchet_api::{StoreError, StoreErrorKind, StoreResult};
 pub use script::{InvalidVersion, Script, ScriptError, Scripts, Version};
 pub use status::{Entry, State, Status};
+pub use unusable::Unusable;
 
 use self::history::Survey;
 use self::session::{Database, Limits, Session, Trouble};
@@ -168,11 +170,9 @@ impl SchemaMigrator {
     /// If the database cannot be read. A state that would be refused is in the answer.
     pub async fn status(&self) -> Result<Status, MigrateError> {
         let mut session = self.database.open(&self.namespace, self.limits).await?;
-        let survey = survey(session.as_mut()).await;
+        let status = self.look(session.as_mut()).await;
         close(session).await;
-        let survey = survey?;
-        let pending = self.pending(&survey)?;
-        Ok(Status::new(&self.scripts, &survey, pending.err()))
+        status
     }
 
     /// Applies what is pending, in order, and answers which versions this run applied.
@@ -192,18 +192,40 @@ impl SchemaMigrator {
         applied
     }
 
-    /// Makes sure that a store can work: migrates if `migrate` says so, else looks.
+    /// Makes sure that a store can work: migrates if `migrate` says so, else looks; then asks the server for what a store
+    /// needs of it.
     ///
     /// # Errors
-    /// [`NotMigrated`](StoreErrorKind::NotMigrated) if the tables do not fit this program, with what to do.
+    /// [`NotMigrated`](StoreErrorKind::NotMigrated) if the tables do not fit this program, [`Unusable`] if the server only
+    /// reads, the database cannot hold every text or the user lacks a right; each with what to do.
     pub async fn ensure(&self, migrate: bool) -> StoreResult<()> {
+        let mut session = self.database.open(&self.namespace, self.limits).await?;
+        let ensured = self.ensure_in(session.as_mut(), migrate).await;
+        close(session).await;
+        ensured
+    }
+
+    async fn ensure_in(&self, session: &mut dyn Session, migrate: bool) -> StoreResult<()> {
         if migrate {
-            self.migrate(|progress| tracing::info!(namespace = %self.namespace, "{progress}")).await?;
-            return Ok(());
+            let mut tell = |step: Progress<'_>| tracing::info!(namespace = %self.namespace, "{step}");
+            self.apply_all(session, &mut tell).await?;
+        } else {
+            self.is_current(&self.look(session).await?)?;
         }
-        let status = self.status().await?;
-        if let Some(refusal) = status.refusal {
-            return Err(MigrateError::from(refusal).into());
+        Ok(usable(session, &self.tables()?.into_iter().collect::<Vec<_>>()).await?)
+    }
+
+    /// What is there.
+    async fn look(&self, session: &mut dyn Session) -> Result<Status, MigrateError> {
+        let survey = survey(session).await?;
+        let pending = self.pending(&survey)?;
+        Ok(Status::new(&self.scripts, &survey, pending.err()))
+    }
+
+    /// Refuses tables that do not fit this program.
+    fn is_current(&self, status: &Status) -> StoreResult<()> {
+        if let Some(refusal) = &status.refusal {
+            return Err(MigrateError::from(refusal.clone()).into());
         }
         let pending: Vec<&str> = status.pending().map(|entry| entry.version.as_str()).collect();
         if pending.is_empty() {
@@ -255,6 +277,8 @@ impl SchemaMigrator {
         session: &mut dyn Session,
         on_progress: &mut (impl FnMut(Progress<'_>) + Send),
     ) -> Result<Vec<Version>, MigrateError> {
+        // What cannot work is not begun.
+        usable(session, &[]).await?;
         let mut applied = Vec::new();
         while let Some(script) = self.step(session, on_progress).await? {
             on_progress(Progress::Applied(script));
@@ -325,6 +349,11 @@ impl SchemaMigrator {
 
     /// What is pending, or why the database is refused.
     fn pending(&self, survey: &Survey) -> Result<Result<Vec<&Script>, Refusal>, MigrateError> {
+        Ok(history::pending(&self.scripts, &self.tables()?, survey))
+    }
+
+    /// The tables that the scripts make.
+    fn tables(&self) -> Result<BTreeSet<String>, MigrateError> {
         let mut made = BTreeSet::new();
         for script in self.scripts.iter() {
             let names = params::names(script.sql, self.database.dialect());
@@ -332,7 +361,7 @@ impl SchemaMigrator {
             made.extend(names.into_iter().map(|name| self.namespace.table(name)));
         }
         made.remove(&self.namespace.table(versions::NAME));
-        Ok(history::pending(&self.scripts, &made, survey))
+        Ok(made)
     }
 }
 
@@ -349,6 +378,11 @@ async fn apply(session: &mut dyn Session, script: &Script, survey: &Survey) -> R
     session.record(script).await?;
     session.commit().await?;
     Ok(())
+}
+
+async fn usable(session: &mut dyn Session, tables: &[String]) -> Result<(), MigrateError> {
+    let asked = session.unusable(tables).await.map_err(MigrateError::database("ask what the user may do"))?;
+    asked.map_or(Ok(()), |unusable| Err(unusable.into()))
 }
 
 async fn survey(session: &mut dyn Session) -> Result<Survey, MigrateError> {

@@ -59,21 +59,21 @@ pub(super) async fn open(
     namespace: &Namespace,
     limits: Limits,
 ) -> Result<Box<dyn Session>, MigrateError> {
-    let mut connection = server.connect().await.map_err(MigrateError::Connect)?;
+    let mut connection = server.connect().await.map_err(MigrateError::connect(DIALECT))?;
     let greeting = sqlx::query(
         "SELECT CONCAT(version(), ' ', @@version_comment), database(), @@lower_case_table_names > 0",
     );
-    let row = greeting.fetch_one(&mut connection).await.map_err(MigrateError::Connect)?;
-    let found: String = row.try_get(0).map_err(MigrateError::Connect)?;
+    let row = greeting.fetch_one(&mut connection).await.map_err(MigrateError::connect(DIALECT))?;
+    let found: String = row.try_get(0).map_err(MigrateError::connect(DIALECT))?;
     if !product::is_supported(DIALECT, &found) {
         return Err(MigrateError::Product { found });
     }
-    let current: Option<String> = row.try_get(1).map_err(MigrateError::Connect)?;
+    let current: Option<String> = row.try_get(1).map_err(MigrateError::connect(DIALECT))?;
     let place = namespace.schema_name().or(current.as_deref()).unwrap_or_default();
     let lock = format!("ratchet_schema_migration_{:016x}", lock_id(&[place, &namespace.to_string()]));
-    let folds_case = row.try_get(2).map_err(MigrateError::Connect)?;
+    let folds_case = row.try_get(2).map_err(MigrateError::connect(DIALECT))?;
     let mut session = MySqlSession { connection, namespace: namespace.clone(), limits, lock, folds_case };
-    session.configure().await.map_err(MigrateError::Connect)?;
+    session.configure().await.map_err(MigrateError::connect(DIALECT))?;
     Ok(Box::new(session))
 }
 

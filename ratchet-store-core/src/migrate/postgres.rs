@@ -10,7 +10,7 @@ use sqlx::{ConnectOptions as _, Connection as _, Row as _};
 
 use super::history::{Recorded, Survey};
 use super::session::{Limits, Session, Trouble, compile, lock_id};
-use super::{MigrateError, Script, product, versions};
+use super::{MigrateError, Script, Unusable, product, versions};
 use crate::{ConstraintDetector as _, Dialect, Namespace, params};
 
 const DIALECT: Dialect = Dialect::Postgres;
@@ -22,6 +22,22 @@ FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamesp
 WHERE n.nspname = coalesce($1, current_schema()) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')";
 
 const HAS_SCHEMA: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)";
+
+/// How the server and the database are.
+const SERVER: &str = "\
+SELECT pg_is_in_recovery() AS standby, current_setting('transaction_read_only') = 'on' AS read_only,
+    current_setting('server_encoding') AS encoding";
+
+/// Which rights on these tables the user lacks. A view is only read.
+const LACKING: &str = "\
+SELECT p.name || ' on ' || c.relname
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) WITH ORDINALITY p (name, place)
+WHERE n.nspname = coalesce($1, current_schema()) AND c.relname = ANY ($2)
+    AND (c.relkind IN ('r', 'p') OR c.relkind = 'v' AND p.name = 'SELECT')
+    AND NOT has_table_privilege(c.oid, p.name)
+ORDER BY c.relname, p.place";
 
 /// A server that does not look would go on with a long statement, holding the lock, for a client that is gone.
 const NOTICE_DEATH: &str = "\
@@ -41,10 +57,10 @@ pub(super) async fn open(
     namespace: &Namespace,
     limits: Limits,
 ) -> Result<Box<dyn Session>, MigrateError> {
-    let mut connection = server.connect().await.map_err(MigrateError::Connect)?;
+    let mut connection = server.connect().await.map_err(MigrateError::connect(DIALECT))?;
     // In one message: outside of a transaction, a pooler may send the next one elsewhere.
     let greeting = sqlx::raw_sql("SELECT version()").fetch_one(&mut connection).await;
-    let found: String = greeting.and_then(|row| row.try_get(0)).map_err(MigrateError::Connect)?;
+    let found: String = greeting.and_then(|row| row.try_get(0)).map_err(MigrateError::connect(DIALECT))?;
     if !product::is_supported(DIALECT, &found) {
         return Err(MigrateError::Product { found });
     }
@@ -96,6 +112,25 @@ impl PgSession {
         sqlx::raw_sql(text).execute(&mut self.connection).await.map(drop)
     }
 
+    /// Inside a transaction: a pooler must not send one question elsewhere.
+    async fn lacks(&mut self, tables: &[String]) -> sqlx::Result<Option<Unusable>> {
+        let server = sqlx::query(SERVER).persistent(false).fetch_one(&mut self.connection).await?;
+        let encoding: String = server.try_get("encoding")?;
+        if encoding != "UTF8" {
+            return Ok(Some(Unusable::Encoding { encoding }));
+        }
+        if server.try_get("standby")? {
+            return Ok(Some(Unusable::Standby));
+        }
+        if server.try_get("read_only")? {
+            return Ok(Some(Unusable::ReadOnly));
+        }
+        let lacking = sqlx::query_scalar(LACKING).persistent(false);
+        let lacking = lacking.bind(self.namespace.schema_name()).bind(tables);
+        let lacking: Vec<String> = lacking.fetch_all(&mut self.connection).await?;
+        Ok((!lacking.is_empty()).then_some(Unusable::NoGrant { lacking }))
+    }
+
     async fn has_schema(&mut self, name: &str) -> sqlx::Result<bool> {
         sqlx::query_scalar(HAS_SCHEMA).persistent(false).bind(name).fetch_one(&mut self.connection).await
     }
@@ -128,6 +163,13 @@ impl Session for PgSession {
             Err(error) if DIALECT.is_lost_race(&error) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    async fn unusable(&mut self, tables: &[String]) -> sqlx::Result<Option<Unusable>> {
+        self.begin("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
+        let unusable = self.lacks(tables).await?;
+        self.end("COMMIT").await?;
+        Ok(unusable)
     }
 
     async fn survey(&mut self) -> sqlx::Result<Survey> {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::history::Survey;
 use super::script::checksum;
-use super::{MigrateError, Refusal, Script};
+use super::{MigrateError, Refusal, Script, Unusable};
 use crate::{Dialect, Namespace, Statement, TextError};
 
 /// A connection of its own for one migration. Dropping it gives the lock up and undoes what is not committed.
@@ -14,6 +14,11 @@ use crate::{Dialect, Namespace, Statement, TextError};
 pub(super) trait Session: Send {
     /// Waits for the lock and begins; false if someone else had it for too long.
     async fn lock(&mut self) -> sqlx::Result<bool>;
+
+    /// What keeps a store from working on these tables, as far as the server can tell.
+    async fn unusable(&mut self, _tables: &[String]) -> sqlx::Result<Option<Unusable>> {
+        Ok(None)
+    }
 
     /// Reads what is there.
     async fn survey(&mut self) -> sqlx::Result<Survey>;
@@ -122,8 +127,8 @@ impl Database {
         limits: Limits,
     ) -> Result<Box<dyn Session>, MigrateError> {
         let opened = tokio::time::timeout(Self::CONNECT_WAIT, self.connect(namespace, limits)).await;
-        let late = |_| MigrateError::Connect(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
-        opened.map_err(late)?
+        let late = || std::io::Error::from(std::io::ErrorKind::TimedOut).into();
+        opened.map_err(|_| MigrateError::connect(self.dialect())(late()))?
     }
 
     #[cfg_attr(

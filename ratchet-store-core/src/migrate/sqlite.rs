@@ -27,9 +27,9 @@ pub(super) async fn open(
     limits: Limits,
 ) -> Result<Box<dyn Session>, MigrateError> {
     let file = file.clone().busy_timeout(limits.lock_wait);
-    let mut connection = file.connect().await.map_err(MigrateError::Connect)?;
+    let mut connection = file.connect().await.map_err(MigrateError::connect(DIALECT))?;
     let version = sqlx::query_scalar("SELECT sqlite_version()").fetch_one(&mut connection);
-    let found: String = version.await.map_err(MigrateError::Connect)?;
+    let found: String = version.await.map_err(MigrateError::connect(DIALECT))?;
     if !product::is_supported(DIALECT, &found) {
         return Err(MigrateError::Product { found });
     }

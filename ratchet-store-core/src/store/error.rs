@@ -4,7 +4,7 @@ use std::error::Error as _;
 
 use ratchet_api::{StoreError, StoreErrorKind};
 
-use crate::{ConstraintDetector as _, Dialect};
+use crate::{ConnectError, ConstraintDetector as _, Dialect};
 
 /// An error of a statement.
 pub(super) fn classify(dialect: Dialect, op: &'static str, error: sqlx::Error) -> StoreError {
@@ -12,6 +12,11 @@ pub(super) fn classify(dialect: Dialect, op: &'static str, error: sqlx::Error) -
         _ if dialect.is_lost_race(&error) => {
             (StoreErrorKind::Transient, "the transaction lost against others too often; try again")
         }
+        // The connection is dropped, and the next one may lead to the server that writes.
+        sqlx::Error::Database(_) if dialect.is_read_only(&error) => (
+            StoreErrorKind::Transient,
+            "the server only reads; it is a standby, or was told to. Connect to the primary",
+        ),
         sqlx::Error::Database(_) if dialect.is_transient(&error) => {
             (StoreErrorKind::Transient, "the server is in passing trouble; try again")
         }
@@ -41,14 +46,12 @@ fn is_constraint(kind: &sqlx::error::ErrorKind) -> bool {
 
 /// An error of opening a connection.
 pub(super) fn unreachable(dialect: Dialect, op: &'static str, error: sqlx::Error) -> StoreError {
-    let (kind, detail) = match &error {
-        sqlx::Error::Configuration(advice) => (StoreErrorKind::Other, advice.to_string()),
-        _ if dialect.is_access_denied(&error) => {
-            (StoreErrorKind::Other, "the server refuses the user; check the URL".to_owned())
-        }
-        _ => (StoreErrorKind::Unavailable, "the database cannot be reached; check the URL".to_owned()),
-    };
-    StoreError::new(kind, op, detail).with_source(error)
+    let (kind, detail, source) = ConnectError::new(dialect, error).into_parts();
+    let error = StoreError::new(kind, op, detail);
+    match source {
+        Some(source) => error.with_source(source),
+        None => error,
+    }
 }
 
 /// Whether the server undid the whole transaction for the sake of others, so that running it again may succeed.

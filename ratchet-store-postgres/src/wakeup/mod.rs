@@ -14,7 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_api::spi::{ClusterCoordinator, WakeupListener};
 use ratchet_api::{JobPriority, StoreResult};
-use ratchet_store_core::{Namespace, transient};
+use ratchet_store_core::{ConnectError, Dialect, Namespace, transient};
 use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
@@ -289,6 +289,7 @@ async fn attend(shared: Arc<Shared>) {
             return;
         }
         if failed == 0 {
+            let error = ConnectError::new(Dialect::Postgres, error);
             tracing::warn!(%error, "the connection for wakeups is lost; work is found by polling until it is back");
         }
         shared.hearing.send_replace(Hearing::No);

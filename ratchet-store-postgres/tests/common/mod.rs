@@ -5,6 +5,7 @@
 pub(crate) mod harness;
 pub(crate) mod node;
 pub(crate) mod proxy;
+pub(crate) mod user;
 
 use ratchet_servers::Server;
 use ratchet_store_core::{Dialect, Statement};

@@ -17,6 +17,8 @@ pub(crate) enum Cut {
     BeforeRequest,
     /// Once the server has done it for good: the client never hears of it.
     AfterCommit,
+    /// Not at all, but the client does not hear of what the server has done for good, nor of anything later.
+    SilentAfterCommit,
 }
 
 /// A proxy on a port of its own. It ends with the test program.
@@ -120,7 +122,7 @@ fn answers(mut server: &TcpStream, mut client: &TcpStream, order: &AtomicU8, mut
     const READY: u8 = b'Z';
     const NOTICE: u8 = b'A';
     const NO_TRANSACTION: &[u8] = b"I";
-    let (mut group, mut complete) = (Vec::new(), false);
+    let (mut group, mut complete, mut silent) = (Vec::new(), false, false);
     loop {
         let mut head = [0; 5];
         server.read_exact(&mut head)?;
@@ -132,10 +134,12 @@ fn answers(mut server: &TcpStream, mut client: &TcpStream, order: &AtomicU8, mut
         complete |= kind == COMMAND_COMPLETE;
         // A notice stands for itself between two answers.
         if kind == READY || (kind == NOTICE && group.len() == head.len() + body.len()) {
-            if kind == READY && complete && body == NO_TRANSACTION && take(order, Cut::AfterCommit) {
+            let committed = kind == READY && complete && body == NO_TRANSACTION;
+            if committed && take(order, Cut::AfterCommit) {
                 return Ok(());
             }
-            if !mute.is_on() {
+            silent |= committed && take(order, Cut::SilentAfterCommit);
+            if !silent && !mute.is_on() {
                 client.write_all(&group)?;
             }
             (group, complete) = (Vec::new(), false);

@@ -1,0 +1,130 @@
+//! What is found out when a store is opened, and what its errors say: what is wrong and what to do, never who or where.
+
+mod common;
+
+use std::error::Error;
+
+use common::Place;
+use common::user::{PASSWORD, User};
+use ratchet_api::{StoreError, StoreErrorKind};
+use ratchet_store_postgres::{PostgresOptions, PostgresStore};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection as _, PgConnection};
+
+/// All that an error says, in words and to developers.
+fn whole(error: &StoreError) -> String {
+    let mut text = format!("{error:?}");
+    let mut next: Option<&dyn Error> = Some(error);
+    while let Some(error) = next {
+        text = format!("{text}: {error}");
+        next = error.source();
+    }
+    text
+}
+
+async fn refused(url: &str, options: PostgresOptions) -> StoreError {
+    PostgresStore::connect(url, options).await.expect_err("the store does not open")
+}
+
+#[tokio::test]
+async fn a_missing_right_is_named_with_its_table_when_the_store_is_opened() {
+    let (place, mut user) = (Place::new("test").await, User::new().await);
+    user.grant(&place).await;
+    let store = PostgresStore::connect(&user.url(None), place.options()).await.expect("it has every right");
+    store.close().await;
+    let (schema, name) = (place.name().to_owned(), user.name.clone());
+    for (right, table) in [
+        ("INSERT", "scheduler_job_execution"),
+        ("UPDATE", "scheduler_job_queue"),
+        ("DELETE", "scheduler_job_queue"),
+        ("SELECT", "scheduler_batch"),
+        ("SELECT", "vw_jobs"),
+    ] {
+        user.run(&format!("REVOKE {right} ON {schema}.{table} FROM {name}")).await;
+        for migrate in [false, true] {
+            let mut options = place.options();
+            options.migrate = migrate;
+            let error = refused(&user.url(None), options).await;
+            assert_eq!(error.kind(), StoreErrorKind::Other);
+            let said = error.to_string();
+            assert!(said.contains(&format!("lacks rights: {right} on {table}; GRANT ")), "{said}");
+        }
+        user.run(&format!("GRANT {right} ON {schema}.{table} TO {name}")).await;
+    }
+    user.drop().await;
+    place.drop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_only_reads_is_refused_when_the_store_is_opened() {
+    let (place, mut user) = (Place::new("test").await, User::new().await);
+    user.grant(&place).await;
+    user.run(&format!("ALTER ROLE {} SET default_transaction_read_only = on", user.name.clone())).await;
+    for migrate in [false, true] {
+        let mut options = place.options();
+        options.migrate = migrate;
+        let error = refused(&user.url(None), options).await;
+        assert!(error.is_transient(), "it may write soon: {error}");
+        assert!(error.to_string().contains("switch `default_transaction_read_only` off"), "{error}");
+    }
+    user.drop().await;
+    place.drop().await;
+}
+
+#[tokio::test]
+async fn a_database_that_cannot_hold_every_text_is_refused_before_anything_is_made_in_it() {
+    let mut user = User::new().await;
+    for encoding in ["LATIN1", "SQL_ASCII"] {
+        let database = format!("test_{:08x}", rand::random::<u32>());
+        let make = format!("CREATE DATABASE {database} OWNER {} ENCODING '{encoding}'", user.name);
+        user.run(&format!("{make} LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")).await;
+        let address = user.url(Some(&database));
+        let mut options = PostgresOptions::default();
+        options.migrate = true;
+        let error = refused(&address, options).await;
+        assert_eq!(error.kind(), StoreErrorKind::Unsupported);
+        assert!(error.to_string().contains(&format!("the encoding {encoding}")), "{error}");
+        assert!(error.to_string().contains("ENCODING 'UTF8'"), "{error}");
+        let mut there = PgConnection::connect(&address).await.expect("the server answers");
+        let schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = 'ratchet'";
+        assert_eq!(sqlx::query_scalar::<_, i64>(schemas).fetch_one(&mut there).await.expect("a count"), 0);
+        there.close().await.expect("goodbye");
+        user.run(&format!("DROP DATABASE {database}")).await;
+    }
+    user.drop().await;
+}
+
+#[tokio::test]
+async fn an_error_of_connecting_says_what_is_wrong_and_never_who_or_where() {
+    let (place, mut user) = (Place::new("test").await, User::new().await);
+    user.grant(&place).await;
+    let (own, nowhere) = (user.url(None), user.url(Some("hidden_database")));
+    let stranger = own.replace(&user.name, "hidden_user");
+    let name = user.name.clone();
+    let mut closed = own.parse::<PgConnectOptions>().expect("a URL");
+    closed = closed.port(1);
+    let closed = format!("postgres://{name}:{PASSWORD}@{}:{}/x", closed.get_host(), closed.get_port());
+    for (address, what, advice) in [
+        (&nowhere, "the server has no database of this name (3D000)", "create it"),
+        (&stranger, "the server refuses the user or its password (28", "check both in the URL"),
+        (&closed, "the database cannot be reached (connection refused)", "that the server runs"),
+        (&own, "the server has no connection left (53300)", "raise its limit"),
+    ] {
+        // The server looks at this before it looks for the database.
+        let limit = if address == &own { 0 } else { 9 };
+        user.run(&format!("ALTER ROLE {name} CONNECTION LIMIT {limit}")).await;
+        // Once by the migrator, and once by the store itself.
+        let lazy = PostgresStore::lazy(address, place.options()).expect("a URL of PostgreSQL");
+        let later = ratchet_api::store::StoreInfo::database_time(&lazy).await.expect_err("nobody answers");
+        for error in [refused(address, place.options()).await, later] {
+            let said = error.to_string();
+            assert!(said.contains(what) && said.contains(advice), "{said}");
+            let whole = whole(&error);
+            for secret in [name.as_str(), PASSWORD, "hidden"] {
+                assert!(!whole.contains(secret), "{secret}: {whole}");
+            }
+        }
+    }
+    user.drop().await;
+    place.drop().await;
+}
