@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::{InvalidName, InvalidSubmission, JobId, JobStatus, Refusal};
+use crate::{InvalidName, InvalidSubmission, JobId, JobStatus, OneLine, Refusal};
 
 /// The result of a store call.
 pub type StoreResult<T> = Result<T, StoreError>;
@@ -87,7 +87,8 @@ impl StoreError {
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "store operation `{}`: {}", self.op, self.detail)
+        // On one line: what a server or a row says must not forge a line of a log.
+        write!(f, "store operation `{}`: {}", self.op, OneLine(&self.detail))
     }
 }
 
@@ -164,6 +165,8 @@ mod tests {
         assert_eq!(error.to_string(), "store operation `commit`: no answer");
         assert_eq!(error.source().unwrap().to_string(), cause.to_string());
         assert!(StoreError::unsupported("commit").source().is_none());
+        let forged = StoreError::corrupt("load", 7, "a\nERROR b");
+        assert_eq!(forged.to_string(), r"store operation `load`: row 7: a\nERROR b; mend or delete the row");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::spi::ErrorSanitizer;
+use crate::{OneLine, is_deceptive};
 
 /// What a job body failed with, before it is sanitized.
 ///
@@ -168,11 +169,12 @@ impl Sanitized {
     pub const MAX_LEN: usize = 4096;
     const CUT: &str = "…[truncated]";
 
-    /// Sanitizes `failure`. Whatever the sanitizer returns, the text is storable everywhere: no NUL, no control
-    /// characters other than line breaks and tabs, at most [`MAX_LEN`](Self::MAX_LEN) bytes.
+    /// Sanitizes `failure`. Whatever the sanitizer returns, the text is storable everywhere and shows all that it
+    /// says: at most [`MAX_LEN`](Self::MAX_LEN) bytes, and of the characters that [deceive](is_deceptive) only line
+    /// breaks and tabs.
     pub fn new(sanitizer: &dyn ErrorSanitizer, failure: &JobFailure) -> Self {
         let mut text = sanitizer.sanitize(failure);
-        text.retain(|c| !c.is_control() || matches!(c, '\n' | '\t'));
+        text.retain(|c| !is_deceptive(c) || matches!(c, '\n' | '\t'));
         if text.len() > Self::MAX_LEN {
             text.truncate(text.floor_char_boundary(Self::MAX_LEN - Self::CUT.len()));
             text.push_str(Self::CUT);
@@ -180,15 +182,17 @@ impl Sanitized {
         Self(text)
     }
 
-    /// The text.
+    /// The text as it is stored and published. It may have several lines.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
+/// On [one line](OneLine), for logs: a line break in an error must not forge a log line. Stores keep
+/// [`as_str`](Sanitized::as_str).
 impl fmt::Display for Sanitized {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        OneLine(&self.0).fmt(f)
     }
 }
 
@@ -219,7 +223,7 @@ mod tests {
     #[test]
     fn whatever_a_sanitizer_returns_can_be_stored() {
         let of = |message: &str| Sanitized::new(&Verbatim, &JobFailure::new("E", message));
-        assert_eq!(of("a\0b\u{1b}[31m\nc").as_str(), "ab[31m\nc");
+        assert_eq!(of("a\0b\u{1b}[31m\n\tc\u{2028}\u{202e}").as_str(), "ab[31m\n\tc");
         for long in ["x".repeat(10_000), "é".repeat(10_000)] {
             let text = of(&long);
             assert!(text.as_str().len() <= Sanitized::MAX_LEN);
@@ -279,9 +283,10 @@ mod tests {
     }
 
     #[test]
-    fn sanitized_text_is_the_same_in_every_form() {
-        let text = Sanitized::new(&Verbatim, &JobFailure::new("E", "broken"));
-        assert_eq!((text.as_str(), text.to_string()), ("broken", "broken".to_owned()));
-        assert_eq!(String::from(text), "broken");
+    fn sanitized_text_is_kept_as_it_is_and_logged_on_one_line() {
+        let text = Sanitized::new(&Verbatim, &JobFailure::new("E", "broken\nERROR forged"));
+        assert_eq!(text.as_str(), "broken\nERROR forged");
+        assert_eq!(text.to_string(), r"broken\nERROR forged");
+        assert_eq!(String::from(text), "broken\nERROR forged");
     }
 }

@@ -57,7 +57,7 @@ pub use submission::{
 };
 pub use text::{
     BusinessKey, IdempotencyKey, InvalidJson, InvalidName, JsonText, LockName, MethodName, NameProblem,
-    QueueName, ResourceName, Tag, TargetName,
+    OneLine, QueueName, ResourceName, Tag, TargetName, is_deceptive,
 };
 pub use time::{ManualClock, StoreClock, Timestamp, whole_millis};
 pub use unknown::UnknownValue;

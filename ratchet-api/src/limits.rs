@@ -7,6 +7,7 @@ use crate::options::{OptionsError, Rules};
 
 /// Upper bounds for what a caller or a job body may have stored.
 ///
+/// Error texts, log lines, progress messages and reasons of cancels are cut at [`Sanitized::MAX_LEN`](crate::Sanitized::MAX_LEN) bytes.
 /// A plain value that engine and stores copy around. The fields may be lowered freely; they may be raised only
 /// as far as [`validate`](Self::validate) allows, which is what every store's columns can hold.
 ///
@@ -33,11 +34,10 @@ pub struct Limits {
     /// Nesting of arrays and objects in payload and params. Default 64, below the depth at which JSON parsers
     /// give up or exhaust the stack.
     pub json_depth: usize,
-    /// Bytes of an error text, counted after sanitizing. Default 4 KiB; longer texts are cut.
-    pub error_bytes: usize,
     /// Bytes of a stored result. Default 64 KiB; the job succeeds without its result when that is longer.
     pub result_bytes: usize,
-    /// Bytes that one attempt may write to the job log. Default 64 KiB; what follows is dropped and counted.
+    /// Bytes that one attempt may write to the job log, each line counted with
+    /// [`LOG_LINE_OVERHEAD`](Self::LOG_LINE_OVERHEAD). Default 64 KiB; what follows is dropped and counted.
     pub log_bytes: usize,
 }
 
@@ -51,6 +51,9 @@ impl Limits {
 
     /// A tag cannot be longer than its column.
     pub const MAX_TAG_BYTES: usize = 64;
+
+    /// What a line of a job log costs beside its text: row, key and index.
+    pub const LOG_LINE_OVERHEAD: usize = 128;
 
     /// `serde_json` refuses deeper documents of its own accord.
     pub const MAX_DEPTH: usize = 127;
@@ -67,7 +70,6 @@ impl Limits {
         rules.within("tag_bytes", self.tag_bytes, 1, Self::MAX_TAG_BYTES);
         rules.within("key_bytes", self.key_bytes, 1, Self::MAX_KEY_BYTES);
         rules.within("json_depth", self.json_depth, 1, Self::MAX_DEPTH);
-        rules.within("error_bytes", self.error_bytes, 64, Self::HARD_CAP_BYTES);
         rules.within("result_bytes", self.result_bytes, 1, Self::HARD_CAP_BYTES);
         rules.within("log_bytes", self.log_bytes, 0, Self::HARD_CAP_BYTES);
         rules.verdict()
@@ -83,7 +85,6 @@ impl Default for Limits {
             tag_bytes: Self::MAX_TAG_BYTES,
             key_bytes: Self::MAX_KEY_BYTES,
             json_depth: 64,
-            error_bytes: 4 * KIB,
             result_bytes: 64 * KIB,
             log_bytes: 64 * KIB,
         }

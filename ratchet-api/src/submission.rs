@@ -56,11 +56,11 @@ impl Submission {
         if self.batch.is_some() && self.jobs[0].needs != Needs::All {
             return Err(InvalidSubmission::BatchNeedsAll(self.jobs[0].spec.id));
         }
-        self.edges.iter().try_for_each(|edge| self.check_edge(edge))
+        self.edges.iter().try_for_each(|edge| self.check_edge(edge, limits))
     }
 
     /// Edges lead from stored or earlier jobs to later ones, so they cannot form a circle.
-    fn check_edge(&self, edge: &Edge) -> Result<(), InvalidSubmission> {
+    fn check_edge(&self, edge: &Edge, limits: &Limits) -> Result<(), InvalidSubmission> {
         let place = |id| self.jobs.iter().position(|job| job.spec.id == id);
         let Some(child) = place(edge.child) else {
             return Err(InvalidSubmission::ForeignChild(edge.child));
@@ -72,8 +72,11 @@ impl Submission {
         if self.edges.iter().filter(twin).count() > 1 {
             return Err(InvalidSubmission::SameEdgeTwice { parent: edge.parent, child: edge.child });
         }
-        match edge.condition.problem() {
-            Some(problem) => Err(InvalidSubmission::Condition(edge.condition.clone(), problem)),
+        if let Some(problem) = edge.condition.problem() {
+            return Err(InvalidSubmission::Condition(edge.condition.clone(), problem));
+        }
+        match edge.condition.to_parts().1 {
+            Some(expression) => check_json("condition", &expression, limits.params_bytes, limits.json_depth),
             None => Ok(()),
         }
     }
@@ -95,6 +98,15 @@ fn check_job(spec: &JobSpec, limits: &Limits) -> Result<(), InvalidSubmission> {
     for (what, text, max) in texts {
         let Some(text) = text else { continue };
         check_json(what, text, max, limits.json_depth)?;
+    }
+    let keys = [
+        ("idempotency key", spec.idempotency_key.as_ref().map(|key| key.as_str()), limits.key_bytes),
+        ("business key", spec.business_key.as_ref().map(|key| key.as_str()), limits.key_bytes),
+    ];
+    let keys = keys.into_iter().filter_map(|(what, key, max)| Some((what, key?, max)));
+    let tags = spec.tags.iter().map(|tag| ("tag", tag.as_str(), limits.tag_bytes));
+    if let Some((what, text, max)) = keys.chain(tags).find(|(_, text, max)| text.len() > *max) {
+        return too_large(what, text.len(), max);
     }
     if spec.tags.len() > limits.tags {
         return Err(InvalidSubmission::TooManyTags { count: spec.tags.len(), max: limits.tags });
@@ -423,6 +435,34 @@ mod tests {
         let deep = InvalidSubmission::TooDeep { what: "params", depth: 4, max: 3 };
         assert_eq!(check(params("[[[]]]")), Ok(()));
         assert_eq!(check(params("[[[[]]]]")), Err(deep));
+
+        let named = |name: &str| {
+            job_with(|job| {
+                job.spec.business_key = BusinessKey::new(name).ok();
+                job.spec.idempotency_key = IdempotencyKey::new(name).ok();
+                job.spec.tags = vec![Tag::new(name).unwrap()];
+            })
+        };
+        let narrow = |key_bytes, tag_bytes| Limits { key_bytes, tag_bytes, ..limits };
+        let check_named = |name, limits| Submission::single(named(name)).validate(&limits);
+        let large = |what, max| Err(InvalidSubmission::TooLarge { what, len: 4, max });
+        assert_eq!(check_named("1234", narrow(4, 4)), Ok(()));
+        assert_eq!(check_named("1234", narrow(3, 4)), large("idempotency key", 3));
+        assert_eq!(check_named("1234", narrow(4, 3)), large("tag", 3));
+        let business = job_with(|job| job.spec.business_key = BusinessKey::new("1234").ok());
+        assert_eq!(Submission::single(business).validate(&narrow(3, 4)), large("business key", 3));
+
+        let parent = job();
+        let on = |predicate: &str| {
+            let child = job();
+            let condition = Condition::Custom(predicate.to_owned());
+            let mut submission = Submission::single(child.clone());
+            submission.edges = vec![Edge::new(parent.spec.id, child.spec.id, condition)];
+            submission.validate(&limits)
+        };
+        let large = InvalidSubmission::TooLarge { what: "condition", len: 11, max: 10 };
+        assert_eq!(on("12345678"), Ok(()), "its quotes count");
+        assert_eq!(on("123456789"), Err(large));
 
         let called_by = |name: String| job_with(|job| job.spec.caller_principal = Some(name));
         let what = "caller principal";

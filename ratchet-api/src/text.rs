@@ -1,6 +1,6 @@
 //! Text that crosses the store boundary: checked once, when it is made.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
@@ -70,15 +70,57 @@ impl JsonText {
     }
 }
 
+/// Without the text: payloads, params and results may hold secrets, and `{:?}` ends up in logs.
 impl fmt::Debug for JsonText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        write!(f, "JsonText({} bytes)", self.0.len())
     }
 }
 
 impl fmt::Display for JsonText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+/// Whether a character can forge or hide text where it is shown: control characters, line and paragraph separators,
+/// and characters that are invisible or change the direction of text.
+///
+/// ```
+/// use ratchet_api::is_deceptive;
+///
+/// assert!("\n\u{1b}\u{9b}\u{2028}\u{202e}\u{200b}".chars().all(is_deceptive));
+/// assert!(!"é 日本 ☕".chars().any(is_deceptive));
+/// ```
+pub fn is_deceptive(c: char) -> bool {
+    let invisible = matches!(
+        c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+    );
+    invisible || c.is_control()
+}
+
+/// Text on one line, for logs: characters that [deceive](is_deceptive) are shown as escapes, so that no text can forge
+/// a line of its own.
+///
+/// ```
+/// use ratchet_api::OneLine;
+///
+/// let hostile = "late\nERROR node: all jobs lost\u{202e}";
+/// assert_eq!(OneLine(hostile).to_string(), r"late\nERROR node: all jobs lost\u{202e}");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OneLine<'t>(pub &'t str);
+
+impl fmt::Display for OneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| match c {
+            '\n' => f.write_str(r"\n"),
+            '\t' => f.write_str(r"\t"),
+            c if is_deceptive(c) => write!(f, "{}", c.escape_unicode()),
+            c => f.write_char(c),
+        })
     }
 }
 
@@ -228,6 +270,27 @@ mod tests {
         assert!(BusinessKey::new("line\nbreak").is_ok(), "keys are bytes, only NUL cannot be kept");
         assert!(QueueName::new("line\nbreak").is_err());
         assert!(BusinessKey::new("k".repeat(255)).is_ok());
+    }
+
+    #[test]
+    fn nothing_on_one_line_begins_another_or_hides() {
+        for (text, line) in [
+            ("a\n\tb\r", r"a\n\tb\u{d}"),
+            ("\u{1b}[2K\u{85}\u{9b}", r"\u{1b}[2K\u{85}\u{9b}"),
+            ("\u{ad}\u{61c}\u{180e}\u{200b}\u{200f}", r"\u{ad}\u{61c}\u{180e}\u{200b}\u{200f}"),
+            ("\u{2028}\u{202e}\u{2060}\u{206f}", r"\u{2028}\u{202e}\u{2060}\u{206f}"),
+            ("\u{feff}\u{fff9}\u{fffb}\u{e0000}\u{e007f}", r"\u{feff}\u{fff9}\u{fffb}\u{e0000}\u{e007f}"),
+        ] {
+            assert_eq!(OneLine(text).to_string(), line);
+        }
+        let plain = "naïve café ☕ 日本語 \\ \"quoted\" \u{2027}\u{202f}\u{205f}\u{2070}";
+        assert_eq!(OneLine(plain).to_string(), plain);
+    }
+
+    #[test]
+    fn json_shows_its_size_and_no_more_when_it_is_debugged() {
+        let json = JsonText::parse(r#"{"password":"hunter2"}"#).unwrap();
+        assert_eq!(format!("{json:?}"), "JsonText(22 bytes)");
     }
 
     #[test]

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use ratchet_api::store::ProgressReport;
 use ratchet_api::{
-    Fence, Job, JobId, JobStatus, JobType, JsonText, LogLevel, NewLogLine, Owner, Progress, Sanitized,
-    Submission,
+    Fence, Job, JobId, JobStatus, JobType, JsonText, LogLevel, NewLogLine, Owner, Sanitized, Submission,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,7 @@ use tracing::{Instrument as _, Span};
 
 use crate::journal::Journal;
 use crate::log::AttemptLog;
+use crate::panics::PanicReport;
 use crate::{Call, Client, Enqueue, TraceContext};
 
 tokio::task_local! {
@@ -50,7 +51,7 @@ struct Inner {
 }
 
 /// Why a callback runs: the job that ended, and how.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct JobCause {
     /// The job that ended.
@@ -78,6 +79,17 @@ impl JobCause {
             error: error.map(str::to_owned),
             result: result.and_then(|result| result.decode().ok()),
         }
+    }
+}
+
+/// Without params and result, which may hold secrets.
+impl fmt::Debug for JobCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobCause")
+            .field("job_id", &self.job_id)
+            .field("status", &self.status)
+            .field("error", &self.error)
+            .finish_non_exhaustive()
     }
 }
 
@@ -229,15 +241,18 @@ impl JobContext {
         self.0.deadline
     }
 
-    /// Tells how far the body is. Readers see the last word; trouble with the store is logged and no failure.
+    /// Tells how far the body is. Readers see the last word; trouble with the store is logged and no failure. Secrets in
+    /// the message are redacted, and of a long one 4 KiB are kept.
     pub async fn progress(
         &self,
         done: u64,
         total: impl Into<Option<u64>>,
         message: impl Into<Option<String>>,
     ) {
-        let progress = Progress { done, total: total.into(), message: message.into() };
-        self.0.journal.report(self.job_id(), self.fence(), progress).await;
+        let message = message.into().map(|message: String| self.0.journal.sanitized(&message));
+        let report =
+            ProgressReport { id: self.job_id(), fence: self.fence(), done, total: total.into(), message };
+        self.0.journal.report(report).await;
     }
 
     /// Adds a line to the job's log, which is kept with the job and shown to its readers, and emits it as an event of
@@ -282,6 +297,11 @@ impl JobContext {
     /// Submits and steers other jobs, at once.
     pub fn client(&self) -> &Client {
         &self.0.client
+    }
+
+    /// How to tell that this body panicked.
+    pub(crate) fn panic_report(&self) -> PanicReport {
+        PanicReport { job: self.job_id(), sanitizer: Arc::clone(self.0.journal.sanitizer()) }
     }
 
     /// Adds a submission that is stored together with the outcome, if that is a success.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ratchet_api::spi::ErrorSanitizer;
 use ratchet_api::store::{JobStore, ProgressReport};
-use ratchet_api::{Fence, JobFailure, JobId, NewLogLine, Progress, Sanitized};
+use ratchet_api::{JobFailure, JobId, NewLogLine, Sanitized};
 
 use crate::coalesce::Coalescer;
 
@@ -31,13 +31,17 @@ impl Journal {
         Self { sanitizer, progress, lines }
     }
 
+    pub(crate) const fn sanitizer(&self) -> &Arc<dyn ErrorSanitizer> {
+        &self.sanitizer
+    }
+
     /// Text that may be stored and logged.
     pub(crate) fn sanitized(&self, text: &str) -> Sanitized {
         Sanitized::new(&*self.sanitizer, &JobFailure::new("", text))
     }
 
-    pub(crate) async fn report(&self, job: JobId, fence: Fence, progress: Progress) {
-        let report = ProgressReport { id: job, fence, progress };
+    pub(crate) async fn report(&self, report: ProgressReport) {
+        let job = report.id;
         if let Err(error) = self.progress.send(report).await {
             tracing::warn!(%job, %error, "progress is not stored");
         }

@@ -26,6 +26,8 @@ mod handle;
 mod journal;
 mod log;
 mod outcome;
+mod own_thread;
+mod panics;
 mod poller;
 mod registry;
 mod running;

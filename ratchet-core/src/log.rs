@@ -1,8 +1,8 @@
 //! The log lines of one attempt, until they are stored.
 
-use ratchet_api::{Fence, JobId, LogLevel, NewLogLine, Sanitized};
+use ratchet_api::{Fence, JobId, Limits, LogLevel, NewLogLine, Sanitized};
 
-/// Keeps lines up to a size, and counts what is beyond it.
+/// Keeps lines up to a size, in which each counts with its overhead, and counts the lines beyond it.
 #[derive(Debug)]
 pub(crate) struct AttemptLog {
     job: JobId,
@@ -19,7 +19,8 @@ impl AttemptLog {
     }
 
     pub(crate) fn push(&mut self, level: LogLevel, message: Sanitized) {
-        match self.left.checked_sub(message.as_str().len()).filter(|_| self.dropped == 0) {
+        let size = Limits::LOG_LINE_OVERHEAD + message.as_str().len();
+        match self.left.checked_sub(size).filter(|_| self.dropped == 0) {
             Some(left) => {
                 self.left = left;
                 self.lines.push(NewLogLine { job: self.job, fence: self.fence, level, message });
@@ -48,12 +49,21 @@ mod tests {
 
     #[test]
     fn what_is_beyond_the_limit_is_dropped_and_counted() {
-        let mut log = AttemptLog::new(JobId::generate(), Fence::FIRST, 10);
+        let bytes = 10 + 2 * Limits::LOG_LINE_OVERHEAD;
+        let mut log = AttemptLog::new(JobId::generate(), Fence::FIRST, bytes);
         for message in ["12345", "12345", "6", ""] {
             log.push(LogLevel::Info, text(message));
         }
         let (lines, dropped) = log.take();
         assert_eq!(lines.iter().map(|line| line.message.as_str()).collect::<Vec<_>>(), ["12345", "12345"]);
         assert_eq!(dropped, 2);
+    }
+
+    #[test]
+    fn empty_lines_use_the_limit_up_too() {
+        let mut log = AttemptLog::new(JobId::generate(), Fence::FIRST, 3 * Limits::LOG_LINE_OVERHEAD);
+        (0..1_000).for_each(|_| log.push(LogLevel::Info, text("")));
+        let (lines, dropped) = log.take();
+        assert_eq!((lines.len(), dropped), (3, 997));
     }
 }

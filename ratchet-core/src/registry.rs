@@ -14,6 +14,7 @@ use ratchet_api::spi::Bean;
 use ratchet_api::{InvalidName, JobFailure, JsonText, MethodName, TargetName};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::error::Category;
 
 use crate::{IntoFailure, JobContext, JobDefaults};
 
@@ -237,7 +238,27 @@ fn downcast<B: Any + Send + Sync>(bean: Option<Bean>) -> Result<Arc<B>, JobFailu
 
 /// Arguments that no longer decode are a failure like any other: a node with the right types may succeed.
 fn decode<A: Arguments>(args: &JsonText) -> Result<A, JobFailure> {
-    A::decode(args).map_err(|error| JobFailure::new("UndecodableArguments", error.to_string()))
+    A::decode(args).map_err(|error| JobFailure::new("UndecodableArguments", undecodable(&error)))
+}
+
+/// What is wrong with arguments, told by place and by the type that was expected, never by their content: they may hold
+/// secrets, which no sanitizer recognises without a key beside them.
+fn undecodable(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let own = ["invalid type: ", "invalid value: ", "invalid length ", "unknown variant ", "unknown field "];
+    let place = format!("at line {} column {}", error.line(), error.column());
+    // Only what serde itself says behind the last `expected` comes from the type.
+    let expected = text
+        .rfind(", expected ")
+        .filter(|_| own.iter().any(|beginning| text.starts_with(beginning)))
+        .map(|end| text[end..].trim_end_matches(&format!(" {place}")));
+    match (error.classify(), expected) {
+        (Category::Data, _) if text.starts_with("missing field `") => text,
+        (Category::Data, expected) => {
+            format!("an argument is not of its type{} {place}", expected.unwrap_or_default())
+        }
+        _ => format!("not valid JSON {place}"),
+    }
 }
 
 fn result<R: Serialize, E: IntoFailure>(result: Result<R, E>) -> BodyResult {
@@ -246,7 +267,11 @@ fn result<R: Serialize, E: IntoFailure>(result: Result<R, E>) -> BodyResult {
         Ok(json) => Ok(Some(json).filter(|json| json.as_str() != "null")),
         // The work is done; repeating it for the sake of its result would do it twice.
         Err(error) => {
-            tracing::warn!(%error, "the result has no JSON form and is not kept");
+            let problem = format!("the result has no JSON form and is not kept: {error}");
+            // The text may come from the body's own types, so it takes the way of the body's own lines.
+            if let Some(ctx) = JobContext::try_current() {
+                ctx.warn(problem);
+            }
             Ok(None)
         }
     }
@@ -350,6 +375,47 @@ mod tests {
         for (target, name) in [("a.A", "Run"), ("a.A", "go"), ("a", "run"), ("old.A", "run")] {
             assert!(find(target, name).is_none(), "{target}.{name}");
         }
+    }
+
+    #[test]
+    fn arguments_that_do_not_decode_are_described_without_their_content() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Card {
+            _number: u64,
+        }
+        #[derive(Debug, serde::Deserialize)]
+        enum Kind {
+            Plain,
+        }
+        #[derive(Debug)]
+        struct Picky;
+        impl<'de> serde::Deserialize<'de> for Picky {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                Err(serde::de::Error::custom(format!("cannot take {text}, expected {text}")))
+            }
+        }
+        fn told<A: Arguments>(args: &str) -> String {
+            let failure = decode::<A>(&JsonText::from_stored(args)).err().expect("it does not decode");
+            assert_eq!(failure.class(), "UndecodableArguments");
+            failure.message().to_owned()
+        }
+        let not = |expected: &str| format!("an argument is not of its type{expected} at line 1 column ");
+        for (said, expected, column) in [
+            (told::<(u32,)>(r#"["s3cret"]"#), ", expected u32", 9),
+            (told::<(u32,)>(r#"["s3cret, expected s3cret"]"#), ", expected u32", 26),
+            (told::<(u8,)>("[4711]"), ", expected u8", 5),
+            (told::<(Kind,)>(r#"["s3cret"]"#), ", expected `Plain`", 9),
+            (told::<(Card,)>(r#"[{"s3cret":1}]"#), ", expected `_number`", 10),
+            (told::<(Picky,)>(r#"["s3cret"]"#), "", 10),
+            (told::<(u32, u32)>("[1]"), ", expected a tuple of size 2", 3),
+        ] {
+            assert_eq!(said, not(expected) + &column.to_string());
+        }
+        assert_eq!(told::<(Card,)>("[{}]"), "missing field `_number` at line 1 column 3");
+        assert_eq!(told::<(u32,)>("[s3cret]"), "not valid JSON at line 1 column 2");
+        let _ = Kind::Plain;
     }
 
     // shows: S117

@@ -84,12 +84,12 @@ impl State {
         let (status, result) = match &outcome.end {
             End::DeadLetter { error, reason } => {
                 row.job.attempts += u32::from(reason.consumes_attempt());
-                row.job.last_error = Some(error.message.to_string());
+                row.job.last_error = Some(error.message.as_str().to_owned());
                 row.fingerprint = Some(error.fingerprint.clone());
                 (JobStatus::Failed, ExecutionResult::Failed)
             }
             End::Canceled { reason } => {
-                row.job.cancel_reason = Some(reason.to_string());
+                row.job.cancel_reason = Some(reason.as_str().to_owned());
                 (JobStatus::Canceled, ExecutionResult::Canceled)
             }
             End::Succeeded { result } => {
@@ -109,7 +109,7 @@ impl State {
         let (delay, result) = match &outcome.end {
             End::Retry { delay, error } => {
                 row.job.attempts += 1;
-                row.job.last_error = Some(error.message.to_string());
+                row.job.last_error = Some(error.message.as_str().to_owned());
                 (*delay, Some(ExecutionResult::Failed))
             }
             End::HandBack { delay, reason: HandBackReason::Crashed } => {
@@ -139,8 +139,8 @@ impl State {
         row.duration = times.duration();
         row.started_at = times.started_at;
         if let End::Retry { error, .. } | End::DeadLetter { error, .. } = &outcome.end {
-            row.error_class = Some(error.class.to_string());
-            row.error = Some(error.message.to_string());
+            row.error_class = Some(error.class.as_str().to_owned());
+            row.error = Some(error.message.as_str().to_owned());
         }
         self.executions.insert((outcome.id, outcome.fence), row);
     }

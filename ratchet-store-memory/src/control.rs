@@ -57,7 +57,7 @@ impl State {
         if row.status().is_terminal() {
             return CancelVerdict::AlreadyEnded(row.status());
         }
-        row.job.cancel_reason = Some(reason.to_string());
+        row.job.cancel_reason = Some(reason.as_str().to_owned());
         let mut led_to = Recorded::default();
         if row.job.status != JobStatus::Running {
             self.end(id, JobStatus::Canceled, Ending::at(now), now, &mut led_to);

@@ -28,8 +28,13 @@ impl JobLogStore for MemoryStore {
         self.transaction(|state, now| {
             for line in lines {
                 state.log_lines += 1;
-                let stored =
-                    LogLine::new(state.log_lines, line.fence, now, line.level, line.message.to_string());
+                let stored = LogLine::new(
+                    state.log_lines,
+                    line.fence,
+                    now,
+                    line.level,
+                    line.message.as_str().to_owned(),
+                );
                 state.logs.insert((line.job, stored.seq), stored);
             }
         });

@@ -103,7 +103,7 @@ impl JobBatchStatusStore for MemoryStore {
                 let running =
                     |row: &&mut Row| row.job.status == JobStatus::Running && row.job.fence == report.fence;
                 let row = state.jobs.get_mut(&report.id).filter(running);
-                row.map(|row| row.job.progress = Some(report.progress.clone())).is_some()
+                row.map(|row| row.job.progress = Some(report.progress())).is_some()
             };
             reports.iter().map(&mut keep).collect()
         }))

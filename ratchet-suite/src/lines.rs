@@ -39,12 +39,17 @@ pub(crate) fn keep() {
 
 /// The lines about a job so far.
 pub(crate) fn of(job: JobId) -> Vec<Line> {
-    LINES.lock().expect("nobody panics").get(&job.to_string()).cloned().unwrap_or_default()
+    about(&job.to_string())
 }
 
 /// The lines about a node, and about no job, so far.
 pub(crate) fn of_node(node: &Owner) -> Vec<Line> {
-    LINES.lock().expect("nobody panics").get(node.as_str()).cloned().unwrap_or_default()
+    about(node.as_str())
+}
+
+/// The lines whose field `job`, or else `node`, says this.
+pub(crate) fn about(name: &str) -> Vec<Line> {
+    LINES.lock().expect("nobody panics").get(name).cloned().unwrap_or_default()
 }
 
 struct Keeper;

@@ -82,7 +82,6 @@ fn limit_defaults() {
         tag_bytes: 64,
         key_bytes: 255,
         json_depth: 64,
-        error_bytes: 4 * KIB,
         result_bytes: 64 * KIB,
         log_bytes: 64 * KIB,
     };
@@ -118,7 +117,12 @@ fn recurring_timeout_and_retry_defaults() {
         lock_ttl: mins(5),
     };
     assert_eq!(options.recurring, recurring);
-    let timeout = TimeoutOptions { default_timeout: secs(1_800), soft_percent: 80, cancel_grace: secs(5) };
+    let timeout = TimeoutOptions {
+        default_timeout: secs(1_800),
+        soft_percent: 80,
+        cancel_grace: secs(5),
+        start_hook: mins(10),
+    };
     assert_eq!(options.timeout, timeout);
     let retry = RetryOptions {
         max_retries: 0,
@@ -291,7 +295,6 @@ fn a_bad_limit_is_named() {
         (|o| o.limits.tag_bytes = 65, "limits.tag_bytes is 65, allowed is 1 to 64"),
         (|o| o.limits.key_bytes = 256, "limits.key_bytes is 256, allowed is 1 to 255"),
         (|o| o.limits.json_depth = 128, "limits.json_depth is 128, allowed is 1 to 127"),
-        (|o| o.limits.error_bytes = 63, "limits.error_bytes is 63, allowed is 64 to 4194304"),
         (|o| o.limits.result_bytes = 0, "limits.result_bytes is 0, allowed is 1 to 4194304"),
         (|o| o.limits.log_bytes = 4_194_305, "limits.log_bytes is 4194305, allowed is 0 to 4194304"),
     ]);

@@ -7,6 +7,10 @@ pub type HookError = Box<dyn std::error::Error + Send + Sync>;
 ///
 /// Each is called at most once, in the order of registration. A failing `before_start` keeps the scheduler from
 /// starting, and nothing has been claimed by then; a failure of the others is logged and changes nothing.
+///
+/// Each call runs on a thread of its own, so it may block, and has a deadline: `timeout.start_hook` before and after a
+/// start, `execution.drain_timeout` (at least 1 s) before and after a stop. A call that takes longer has failed and is
+/// not waited for; its future is dropped as soon as it yields.
 #[async_trait]
 pub trait SchedulerLifecycleHook: Send + Sync + 'static {
     /// Before anything runs.

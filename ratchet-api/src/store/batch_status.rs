@@ -13,8 +13,20 @@ pub struct ProgressReport {
     pub id: JobId,
     /// The fence of its claim.
     pub fence: Fence,
-    /// How far it is.
-    pub progress: Progress,
+    /// Units done.
+    pub done: u64,
+    /// Units in all, if known.
+    pub total: Option<u64>,
+    /// What it says about that.
+    pub message: Option<Sanitized>,
+}
+
+impl ProgressReport {
+    /// What is kept of it.
+    pub fn progress(&self) -> Progress {
+        let message = self.message.as_ref().map(|message| message.as_str().to_owned());
+        Progress { done: self.done, total: self.total, message }
+    }
 }
 
 /// Non-terminal status changes and the cancelling of schedules.

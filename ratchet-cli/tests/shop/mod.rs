@@ -10,8 +10,8 @@ use ratchet_api::store::{
 };
 use ratchet_api::{
     BusinessKey, Condition, Edge, ErrorRecord, Fence, IdempotencyKey, Inserted, JobClaim, JobFailure, JobId,
-    JobPayload, JobType, JsonText, LogLevel, NewDlqAlert, NewJob, NewLogLine, NodeInfo, Owner, Progress,
-    QueueName, Sanitized, Submission, Tag,
+    JobPayload, JobType, JsonText, LogLevel, NewDlqAlert, NewJob, NewLogLine, NodeInfo, Owner, QueueName,
+    Sanitized, Submission, Tag,
 };
 use ratchet_core::defaults::DefaultErrorSanitizer;
 use ratchet_store_sqlite::SqliteStore;
@@ -104,8 +104,8 @@ impl Shop {
     pub(crate) async fn progress(&self, job: JobId, done: u64, message: &str) {
         let claim =
             self.store.owned(&self.owner).await.unwrap().into_iter().find(|claim| claim.id == job).unwrap();
-        let progress = Progress { done, total: Some(10), message: Some(message.to_owned()) };
-        let report = ProgressReport { id: job, fence: claim.fence, progress };
+        let message = Some(sanitized(&JobFailure::new("", message)));
+        let report = ProgressReport { id: job, fence: claim.fence, done, total: Some(10), message };
         assert_eq!(self.store.report_progress(&[report]).await.unwrap(), [true]);
     }
 

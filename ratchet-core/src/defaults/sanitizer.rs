@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use ratchet_api::options::SecurityOptions;
 use ratchet_api::spi::ErrorSanitizer;
-use ratchet_api::{JobFailure, Sanitized};
+use ratchet_api::{JobFailure, Sanitized, is_deceptive};
 
 /// Stands where a secret was.
 const REDACTED: &str = "[REDACTED]";
@@ -146,11 +146,7 @@ fn with_causes(failure: &JobFailure) -> String {
 /// The text without characters that a reader cannot see, since they forge logs and hide keys; and whether it lacks
 /// its end.
 fn visible(text: &str) -> (String, bool) {
-    let kept = |c: &char| match c {
-        '\n' | '\t' => true,
-        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' => false,
-        c => !c.is_control(),
-    };
+    let kept = |c: &char| !is_deceptive(*c) || matches!(c, '\n' | '\t');
     if text.len() <= MAX_INPUT {
         let whole = text.strip_suffix(CUT);
         return (whole.unwrap_or(text).chars().filter(kept).collect(), whole.is_some());

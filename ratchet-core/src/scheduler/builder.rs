@@ -22,6 +22,7 @@ use crate::defaults::{
 };
 use crate::events::Events;
 use crate::maintenance;
+use crate::panics::install_hook;
 use crate::poller::AdaptivePolling;
 use crate::registry::{Method, RegisteredTwice, Registry, TwoProfiles};
 use crate::scheduler::client::Parts;
@@ -289,10 +290,18 @@ impl SchedulerBuilder {
 
     /// Joins the cluster and begins to work.
     ///
+    /// # Cancellation safety
+    /// If nobody waits for it any more, the node stops.
+    ///
+    /// # Panics of jobs
+    /// Sets a panic hook once in a process: the text of a job's panic goes to stderr sanitized, with the job's id. A hook
+    /// of your own, set before, is called instead, with the panic as it is.
+    ///
     /// # Errors
     /// See [`StartError`]: each says what to do.
     pub async fn start(self) -> Result<Scheduler, StartError> {
         self.check()?;
+        install_hook();
         Scheduler::start(self).await
     }
 
@@ -302,6 +311,7 @@ impl SchedulerBuilder {
     /// See [`StartError`]: each says what to do.
     pub async fn start_stepping(self) -> Result<Stepper, StartError> {
         self.check()?;
+        install_hook();
         Stepper::start(self).await
     }
 

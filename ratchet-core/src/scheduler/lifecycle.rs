@@ -1,16 +1,14 @@
 //! The order in which a node starts and stops.
 
-use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
-use ratchet_api::spi::{HookError, SchedulerLifecycleHook};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
+use super::hooks::Hooks;
 use super::life::{Life, leave, live};
 use super::{SchedulerBuilder, StartError, node};
 use crate::cluster::lease::Lease;
@@ -18,76 +16,28 @@ use crate::coordinator::Coordinator;
 use crate::drain::Readiness;
 use crate::engine::{Engine, Node};
 use crate::maintenance;
+use crate::own_thread::on_own_thread;
 use crate::poller::reconcile;
 
 /// Whatever the options say, the store has this long to answer the last calls of a node.
 const LEAST_CLOSING_TIME: Duration = Duration::from_secs(1);
 
-/// Who is asked before a start, and told of what follows.
-pub(super) struct Hooks(Vec<Arc<dyn SchedulerLifecycleHook>>);
-
 /// A node that works.
 pub(super) struct Lifecycle {
     node: Arc<Node>,
-    hooks: Hooks,
+    pub(super) hooks: Arc<Hooks>,
     /// Ends when the node drains, with the life of it that is to be drained.
     lives: JoinHandle<Option<Life>>,
     maintenance: JoinHandle<()>,
 }
 
-impl Hooks {
-    pub(super) fn of(builder: &mut SchedulerBuilder) -> Self {
-        Self(std::mem::take(&mut builder.hooks))
-    }
-
-    /// Asks each in turn. The first that refuses ends it.
-    pub(super) async fn before_start(&self) -> Result<(), StartError> {
-        for hook in &self.0 {
-            unpanicking(hook.before_start()).await.map_err(StartError::Hook)?;
-        }
-        Ok(())
-    }
-
-    pub(super) async fn after_start(&self) {
-        for hook in &self.0 {
-            warn_if_failed("after_start", unpanicking(hook.after_start()).await);
-        }
-    }
-
-    /// Nobody can hold a stop up for longer than this.
-    pub(super) async fn before_stop(&self, limit: Duration) {
-        for hook in &self.0 {
-            warn_if_failed("before_stop", within(limit, hook.before_stop()).await);
-        }
-    }
-
-    pub(super) async fn after_stop(&self, limit: Duration) {
-        for hook in &self.0 {
-            warn_if_failed("after_stop", within(limit, hook.after_stop()).await);
-        }
-    }
-}
-
-async fn within(limit: Duration, hook: impl Future<Output = Result<(), HookError>>) -> Result<(), HookError> {
-    timeout(limit, unpanicking(hook)).await.unwrap_or_else(|late| Err(late.into()))
-}
-
-async fn unpanicking(hook: impl Future<Output = Result<(), HookError>>) -> Result<(), HookError> {
-    AssertUnwindSafe(hook).catch_unwind().await.unwrap_or_else(|_| Err("it panicked".into()))
-}
-
-fn warn_if_failed(hook: &'static str, result: Result<(), HookError>) {
-    if let Err(error) = result {
-        tracing::warn!(hook, %error, "a lifecycle hook failed");
-    }
-}
-
 impl Lifecycle {
-    /// Asks the hooks, joins the cluster, beats, and begins to look for work. Whatever fails, nothing stays behind.
+    /// Asks the hooks, joins the cluster, beats, and begins to look for work. Whatever fails, nothing stays behind. The
+    /// hooks that follow a start are the caller's, who can stop the node by then.
     pub(super) async fn start(
         mut builder: SchedulerBuilder,
     ) -> Result<(Arc<Node>, watch::Receiver<Arc<Lease>>, Self), StartError> {
-        let hooks = Hooks::of(&mut builder);
+        let hooks = Arc::new(Hooks::of(&mut builder));
         hooks.before_start().await?;
         let node = Arc::new(node(builder)?);
         let bell = Arc::clone(&node.bell);
@@ -104,7 +54,6 @@ impl Lifecycle {
         let maintenance = tokio::spawn(maintenance::keep(Arc::clone(&node), lease.clone()));
         let lifecycle = Self { node: Arc::clone(&node), hooks, lives, maintenance };
         node.drain.advance(Readiness::Ready);
-        lifecycle.hooks.after_start().await;
         Ok((node, lease, lifecycle))
     }
 
@@ -131,8 +80,10 @@ impl Lifecycle {
             maintenance.abort();
         }
         node.clear_caches();
-        if timeout_at(end, node.plugs.cluster.shutdown()).await.is_err() {
-            tracing::warn!("the cluster coordinator does not stop");
+        let (cluster, left) =
+            (Arc::clone(&node.plugs.cluster), end.saturating_duration_since(Instant::now()));
+        if let Err(problem) = on_own_thread(left, async move { cluster.shutdown().await }).await {
+            tracing::warn!(%problem, "the cluster coordinator does not stop");
         }
         if let Some(Life { engine, heartbeat, .. }) = life {
             let _ = timeout_at(end, heartbeat.stop()).await;

@@ -4,6 +4,7 @@ mod builder;
 mod bulk;
 pub(crate) mod client;
 mod enqueue;
+mod hooks;
 mod life;
 mod lifecycle;
 mod many;
@@ -76,14 +77,18 @@ pub struct Scheduler {
 impl Scheduler {
     async fn start(builder: SchedulerBuilder) -> Result<Self, StartError> {
         let (node, lease, lifecycle) = Lifecycle::start(builder).await?;
-        Ok(Self {
+        let hooks = Arc::clone(&lifecycle.hooks);
+        let scheduler = Self {
             client: node.client(),
             node,
             lease,
             lifecycle: Mutex::new(Some(lifecycle)),
             stopped: CancellationToken::new(),
             runtime: Handle::current(),
-        })
+        };
+        // The node works already. If nobody waits for the start any more, dropping it stops the node.
+        hooks.after_start().await;
+        Ok(scheduler)
     }
 
     /// Whether it takes work: for a readiness probe, which should say no before anything stops.

@@ -9,7 +9,7 @@ use futures::future::join_all;
 use ratchet_api::store::{ClaimRequest, Loaded};
 use ratchet_api::{Beat, JobClaim, Owner, StoreResult};
 
-use super::lifecycle::Hooks;
+use super::hooks::Hooks;
 use super::{Client, SchedulerBuilder, StartError, node};
 use crate::cluster::lease::Lease;
 use crate::drain::Readiness;

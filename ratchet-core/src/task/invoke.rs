@@ -138,7 +138,7 @@ async fn time_is_up(ctx: &JobContext, options: &TimeoutOptions, timeout: Option<
 }
 
 /// A panic as a failure. Something that is not text says only that.
-pub(super) fn panicked(panic: &(dyn Any + Send)) -> JobFailure {
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> JobFailure {
     let text =
         panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     JobFailure::new("Panic", text.unwrap_or("it panicked with something that is not text"))

@@ -24,9 +24,11 @@ use crate::context::Opening;
 use crate::coordinator::slots::{Place, Slot};
 use crate::engine::{Engine, insist};
 use crate::outcome::{self, Conclusion, Edges};
+use crate::panics::PanicReport;
 use crate::running::Running;
 use crate::{JobContext, TraceContext};
 use decide::{Decision, RetryTerms, decide};
+pub(crate) use invoke::panicked;
 use invoke::{Ended, Invocation};
 pub(crate) use unknown::UnknownTargets;
 
@@ -89,10 +91,11 @@ impl Attempt {
             let attempt = attempt(&engine, &claim, &subject, slot, &running);
             // Bodies are guarded; what is left are plug points, and bodies that panic when they are dropped.
             if let Err(panic) = AssertUnwindSafe(attempt).catch_unwind().await {
-                bury_as(&engine, &claim, &subject, &invoke::panicked(&*panic), DeadReason::DoNotRetry).await;
+                bury_as(&engine, &claim, &subject, &panicked(&*panic), DeadReason::DoNotRetry).await;
             }
         };
-        attempt.instrument(span).await;
+        let report = PanicReport { job: claim.id, sanitizer: Arc::clone(&engine.plugs.sanitizer) };
+        report.scope(attempt.instrument(span)).await;
     }
 }
 
@@ -418,7 +421,7 @@ fn kinds(
             vec![JobEventKind::Completed { execution_time: ran_for.unwrap_or_default() }]
         }
         Conclusion::Retry { error, .. } => {
-            let error = error.message.to_string();
+            let error = error.message.as_str().to_owned();
             let failed = JobEventKind::Failed { error: error.clone(), attempt };
             match recorded.next_due {
                 Some(next_scheduled_time) => {
@@ -428,7 +431,7 @@ fn kinds(
             }
         }
         Conclusion::Dead { error, .. } => {
-            let error = error.message.to_string();
+            let error = error.message.as_str().to_owned();
             vec![
                 JobEventKind::Failed { error: error.clone(), attempt },
                 JobEventKind::DeadLettered { error, attempt },

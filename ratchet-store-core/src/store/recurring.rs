@@ -192,7 +192,7 @@ impl JobBatchStatusStore for SqlStore {
 
 async fn report_progress(session: &mut Session<'_>, reports: &[ProgressReport]) -> StoreResult<Vec<bool>> {
     let progress: Result<Vec<String>, _> =
-        reports.iter().map(|report| serde_json::to_string(&report.progress)).collect();
+        reports.iter().map(|report| serde_json::to_string(&report.progress())).collect();
     let progress = progress.map_err(|error| {
         StoreError::new(StoreErrorKind::Other, session.op(), "progress is not JSON").with_source(error)
     })?;

@@ -137,12 +137,12 @@ pub(crate) struct ProgressDoc {
     message: Option<String>,
 }
 
-impl From<&Progress> for ProgressDoc {
-    fn from(progress: &Progress) -> Self {
+impl From<Progress> for ProgressDoc {
+    fn from(progress: Progress) -> Self {
         Self {
             done: progress.done.cast_signed(),
             total: progress.total.map(u64::cast_signed),
-            message: progress.message.clone(),
+            message: progress.message,
         }
     }
 }

@@ -26,7 +26,7 @@ impl JobBatchStatusStore for MongoStore {
         let mut kept = Vec::with_capacity(reports.len());
         for report in reports {
             let held = doc! { "_id": uuid(report.id), "fence": report.fence.version(), "status": "RUNNING" };
-            let progress = bson::serialize_to_bson(&ProgressDoc::from(&report.progress)).during(OP)?;
+            let progress = bson::serialize_to_bson(&ProgressDoc::from(report.progress())).during(OP)?;
             let set = doc! { "$set": { "progress": progress } };
             kept.push(self.collections.jobs.update_one(held, set).await.during(OP)?.matched_count > 0);
         }

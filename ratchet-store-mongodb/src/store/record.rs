@@ -98,7 +98,7 @@ impl MongoStore {
                 fence: line.fence.version(),
                 at: date(now),
                 level: line.level,
-                message: line.message.to_string(),
+                message: line.message.as_str().to_owned(),
             });
             let documents: Vec<_> = numbered.map(|line| encode(OP, &line)).collect::<StoreResult<_>>()?;
             // Ordered: of a refused call nothing was written, because its first line collides.

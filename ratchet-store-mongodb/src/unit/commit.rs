@@ -96,12 +96,12 @@ impl Unit<'_> {
         let (status, result) = match &outcome.end {
             End::DeadLetter { error, reason } => {
                 job.attempts += u32::from(reason.consumes_attempt());
-                job.last_error = Some(error.message.to_string());
+                job.last_error = Some(error.message.as_str().to_owned());
                 job.fingerprint = Some(error.fingerprint.as_str().to_owned());
                 (JobStatus::Failed, ExecutionResult::Failed)
             }
             End::Canceled { reason } => {
-                job.cancel_reason = Some(reason.to_string());
+                job.cancel_reason = Some(reason.as_str().to_owned());
                 (JobStatus::Canceled, ExecutionResult::Canceled)
             }
             End::Succeeded { result } => {
@@ -122,7 +122,7 @@ impl Unit<'_> {
         let (delay, result) = match &outcome.end {
             End::Retry { delay, error } => {
                 job.attempts += 1;
-                job.last_error = Some(error.message.to_string());
+                job.last_error = Some(error.message.as_str().to_owned());
                 (*delay, Some(ExecutionResult::Failed))
             }
             End::HandBack { delay, reason: HandBackReason::Crashed } => {
@@ -161,8 +161,8 @@ impl Unit<'_> {
             started_at: times.started_at.map(date),
             recorded_at: date(now),
             duration_ms: times.duration().map(millis),
-            error_class: error.map(|error| error.class.to_string()),
-            error: error.map(|error| error.message.to_string()),
+            error_class: error.map(|error| error.class.as_str().to_owned()),
+            error: error.map(|error| error.message.as_str().to_owned()),
         });
     }
 

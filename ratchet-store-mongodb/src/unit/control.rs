@@ -50,7 +50,7 @@ impl Unit<'_> {
         if status.is_terminal() {
             return Ok(CancelVerdict::AlreadyEnded(status));
         }
-        job.cancel_reason = Some(reason.to_string());
+        job.cancel_reason = Some(reason.as_str().to_owned());
         let mut led_to = Recorded::default();
         if job.status != JobStatus::Running {
             self.end(id, JobStatus::Canceled, Ending::at(now), &mut led_to).await?;

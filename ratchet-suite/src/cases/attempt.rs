@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ratchet_api::spi::JobEventListener;
 use ratchet_api::store::{JobFilter, JobStore, PageRequest};
-use ratchet_api::{JobEvent, JobEventKind, JobId, JobStatus, LogLevel};
+use ratchet_api::{JobEvent, JobEventKind, JobId, JobStatus, Limits, LogLevel};
 use ratchet_core::{Backoff, JobContext, JobError, JobFailure, TraceParent, jobs};
 use tokio::runtime::Handle;
 use tokio::sync::Barrier;
@@ -186,7 +186,7 @@ async fn a_line_is_kept_and_emitted_at_its_level(fx: Fixture) {
 }
 
 async fn what_is_logged_beyond_the_limit_is_dropped(fx: Fixture) {
-    let little = "at TRACE at DEBUG".len();
+    let little = "at TRACE at DEBUG".len() + 2 * Limits::LOG_LINE_OVERHEAD;
     let node = fx
         .node(|builder| {
             builder.bean(Talker::default()).configure(|options| options.limits.log_bytes = little)

@@ -8,10 +8,12 @@ mod dependents;
 mod events;
 mod faults;
 mod gates;
+mod hooks;
 mod hostile;
 mod life_cycle;
 mod maintenance;
 mod queues;
+mod secrets;
 mod start_stop;
 mod submit;
 mod wakeups;
@@ -28,10 +30,12 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
         events::CASES,
         faults::CASES,
         gates::CASES,
+        hooks::CASES,
         hostile::CASES,
         life_cycle::CASES,
         maintenance::CASES,
         queues::CASES,
+        secrets::CASES,
         start_stop::CASES,
         submit::CASES,
         wakeups::CASES,

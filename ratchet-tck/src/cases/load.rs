@@ -7,8 +7,7 @@ use std::time::Duration;
 use ratchet_api::store::{Loaded, ProgressReport};
 use ratchet_api::{
     Backoff, Condition, Edge, Effect, End, Fence, HandBackReason, Inserted, JobClaim, JobId, JobPriority,
-    JobStatus, JobType, JsonText, Needs, NewJob, Outcome, Progress, QueueName, StoreErrorKind, Timestamp,
-    Verdict,
+    JobStatus, JobType, JsonText, Needs, NewJob, Outcome, QueueName, StoreErrorKind, Timestamp, Verdict,
 };
 
 use super::keys::lives::{Life, cancel, linked, named};
@@ -116,8 +115,7 @@ fn jobs_with_one_thing_each(now: Timestamp) -> Vec<NewJob> {
 /// Takes a job that has told about its progress.
 async fn reporting(node: &Peer) -> JobClaim {
     let claim = node.running(job()).await;
-    let progress = Progress { done: 1, total: Some(2), message: None };
-    let report = ProgressReport { id: claim.id, fence: claim.fence, progress };
+    let report = ProgressReport { id: claim.id, fence: claim.fence, done: 1, total: Some(2), message: None };
     assert_eq!(node.store.report_progress(&[report]).await.expect("progress answers"), [true]);
     claim
 }

@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use ratchet_api::store::{JobFilter, Loaded, PageRequest};
+use ratchet_api::store::{JobFilter, Loaded, PageRequest, ProgressReport};
 use ratchet_api::{
     DeadReason, End, ErrorRecord, Inserted, InvalidSubmission, JobPayload, JobSpec, JsonText, Limits,
-    MethodName, NewJob, Refusal, Sanitized, Submission, TargetName,
+    LogLevel, MethodName, NewJob, NewLogLine, Refusal, Sanitized, Submission, TargetName,
 };
 
 use super::keys::lives::{Life, named};
@@ -27,6 +27,7 @@ cases! { "payload";
     a_result_comes_back_byte_for_byte: ["commit.succeeded"] [86];
     an_error_comes_back_as_it_was_sanitized: ["commit.retry", "commit.dead_letter", "execution.listed"] [99 108];
     a_reason_comes_back_as_it_was_sanitized: ["commit.canceled", "cancel.waiting", "cancel.running"] [];
+    a_log_line_and_a_progress_message_come_back_as_they_were_sanitized: ["log.appended", "progress.fenced"] [];
 }
 
 /// JSON that some database, driver or parser rewrites, rounds or refuses.
@@ -344,5 +345,21 @@ pub async fn a_reason_comes_back_as_it_was_sanitized(fx: Fixture) {
         for id in [called_off.id, waiting, running] {
             assert_eq!(reader.job(id).await.cancel_reason.as_deref(), Some(reason.as_str()));
         }
+    }
+}
+
+pub async fn a_log_line_and_a_progress_message_come_back_as_they_were_sanitized(fx: Fixture) {
+    let (worker, reader) = (fx.node("worker").await, fx.node("reader").await);
+    for message in awkward_errors() {
+        let claim = worker.running(job()).await;
+        let (id, fence) = (claim.id, claim.fence);
+        let line = NewLogLine { job: id, fence, level: LogLevel::Info, message: message.clone() };
+        worker.store.append_logs(&[line]).await.expect("append_logs answers");
+        let report = ProgressReport { id, fence, done: 1, total: None, message: Some(message.clone()) };
+        worker.store.report_progress(&[report.clone()]).await.expect("report_progress answers");
+
+        let lines = reader.store.logs(id, None, 10).await.expect("logs answers");
+        assert_eq!(lines.iter().map(|line| line.message.as_str()).collect::<Vec<_>>(), [message.as_str()]);
+        assert_eq!(reader.job(id).await.progress, Some(report.progress()));
     }
 }

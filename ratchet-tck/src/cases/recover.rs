@@ -9,8 +9,8 @@ use std::time::Duration;
 use ratchet_api::store::{Loaded, Permit, PermitRequest, ProgressReport};
 use ratchet_api::{
     Beat, BusinessKey, Condition, DeadReason, Edge, Effect, End, Execution, ExecutionResult, HandBackReason,
-    Inserted, Job, JobClaim, JobId, JobStatus, JsonText, NewJob, Outcome, Owner, Progress, ResourceLimit,
-    ResourceName, ResourceUse, Run, Submission, Verdict,
+    Inserted, Job, JobClaim, JobId, JobStatus, JsonText, NewJob, Outcome, Owner, ResourceLimit, ResourceName,
+    ResourceUse, Run, Submission, Verdict,
 };
 
 use crate::case::cases;
@@ -295,8 +295,8 @@ pub async fn a_zombie_can_neither_read_nor_report_nor_get_a_permit(fx: Fixture) 
 
     let loaded = zombie.store.load(&zombie.owner, from_ref(&old)).await.expect("load answers");
     assert_eq!(loaded, [Loaded::Lost]);
-    let progress = Progress { done: 9, total: Some(10), message: Some("nearly".to_owned()) };
-    let report = ProgressReport { id: old.id, fence: old.fence, progress };
+    let message = Some(text("nearly"));
+    let report = ProgressReport { id: old.id, fence: old.fence, done: 9, total: Some(10), message };
     assert_eq!(zombie.store.report_progress(&[report]).await.expect("progress answers"), [false]);
     let request = PermitRequest { id: old.id, fence: old.fence, resource };
     let permits = zombie.store.acquire(&zombie.owner, &[request]).await.expect("acquire answers");

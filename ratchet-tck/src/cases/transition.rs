@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ratchet_api::store::{CancelVerdict, PauseVerdict, ProgressReport, ResumeVerdict, RetryVerdict, Target};
 use ratchet_api::{
-    Cause, Condition, Edge, End, Fence, HandBackReason, Inserted, Job, JobId, JobStatus, Outcome, Progress,
-    Submission, TRANSITIONS, Tag, Transition, Verdict,
+    Cause, Condition, Edge, End, Fence, HandBackReason, Inserted, Job, JobId, JobStatus, Outcome, Submission,
+    TRANSITIONS, Tag, Transition, Verdict,
 };
 
 use super::commit::{called_off, dead, handed_back, retry, succeeded};
@@ -153,8 +153,7 @@ pub async fn a_canceled_job_comes_back_only_with_the_parent_that_failed(fx: Fixt
 pub async fn changes_beside_owner_and_status_leave_the_fence(fx: Fixture) {
     let (node, other) = (fx.node("a").await, fx.node("b").await);
     let claim = node.running(job()).await;
-    let progress = Progress { done: 1, total: Some(2), message: None };
-    let report = ProgressReport { id: claim.id, fence: claim.fence, progress };
+    let report = ProgressReport { id: claim.id, fence: claim.fence, done: 1, total: Some(2), message: None };
     assert_eq!(node.store.report_progress(&[report]).await.expect("report answers"), [true]);
     let tag = Tag::new("late").expect("the tag is valid");
     assert!(other.store.add_tags(claim.id, &[tag]).await.expect("tags answer"));

@@ -1,0 +1,84 @@
+//! What a process says when a job panics: which job, where, and what it said, without secrets.
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::panic::{self, PanicHookInfo};
+use std::sync::mpsc;
+use std::sync::{Arc, Once};
+use std::thread;
+use std::time::Duration;
+
+use ratchet_api::spi::ErrorSanitizer;
+use ratchet_api::{JobFailure, JobId, Sanitized};
+
+use crate::JobContext;
+use crate::task::panicked;
+
+/// How long a sanitizer may take with the text of a panic.
+const SANITIZING: Duration = Duration::from_secs(1);
+
+tokio::task_local! {
+    static PANICKING: PanicReport;
+}
+
+/// What is needed to tell about a panic of a job.
+#[derive(Clone)]
+pub(crate) struct PanicReport {
+    pub(crate) job: JobId,
+    pub(crate) sanitizer: Arc<dyn ErrorSanitizer>,
+}
+
+impl PanicReport {
+    /// Tells about the panics of this future in this way.
+    pub(crate) async fn scope<F: Future>(self, future: F) -> F::Output {
+        PANICKING.scope(self, future).await
+    }
+
+    /// Of the job that the present code runs for.
+    fn current() -> Option<Self> {
+        let body = JobContext::try_current().map(|ctx| ctx.panic_report());
+        body.or_else(|| PANICKING.try_with(Clone::clone).ok())
+    }
+
+    /// Tells about a panic on stderr, as the standard hook does, but sanitized and on one line.
+    #[expect(clippy::print_stderr, reason = "it stands in for the standard hook, which prints there")]
+    fn print(self, info: &PanicHookInfo<'_>) {
+        let job = self.job;
+        let text = self.sanitized(panicked(info.payload()));
+        let text = text.map_or_else(|| "its text cannot be sanitized".to_owned(), |text| text.to_string());
+        let thread = thread::current();
+        let name = thread.name().unwrap_or("<unnamed>");
+        let place = info.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
+        eprintln!("thread '{name}' panicked at {place} in job {job}: {text}");
+        let backtrace = Backtrace::capture();
+        if backtrace.status() == BacktraceStatus::Captured {
+            eprintln!("{backtrace}");
+        }
+    }
+
+    /// On another thread, since a sanitizer that panics inside of a hook would end the process, and one that waits for a
+    /// lock of the panicking thread would wait for ever.
+    fn sanitized(self, failure: JobFailure) -> Option<Sanitized> {
+        let (tell, told) = mpsc::channel();
+        let sanitize = move || tell.send(Sanitized::new(&*self.sanitizer, &failure));
+        thread::Builder::new().name("ratchet-panic".to_owned()).spawn(sanitize).ok()?;
+        told.recv_timeout(SANITIZING).ok()
+    }
+}
+
+/// From now on the process says no secret of a job when it panics. A hook that was set before is called as ever, with
+/// the panic as it is; the standard one only for panics outside of jobs, since it prints their text.
+pub(crate) fn install_hook() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        // The second is the standard hook for sure: nothing is set any more.
+        let (previous, standard) = (panic::take_hook(), panic::take_hook());
+        let prints = std::ptr::eq(&raw const *previous, &raw const *standard);
+        panic::set_hook(Box::new(move |info| match PanicReport::current() {
+            Some(report) if prints => report.print(info),
+            _ => previous(info),
+        }));
+    });
+}
+
+#[cfg(test)]
+mod tests;
