@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::{InvalidName, InvalidSubmission, JobId, JobStatus, OneLine, Refusal};
 
@@ -11,12 +12,13 @@ pub type StoreResult<T> = Result<T, StoreError>;
 /// What went wrong in a store. Callers branch on [`kind`](Self::kind), never on text.
 ///
 /// Expected answers are not errors: a lost race, a taken key and an unknown job are verdicts.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
     op: &'static str,
     detail: String,
-    source: Option<Box<dyn Error + Send + Sync>>,
+    code: Option<String>,
+    source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
 /// What kind of trouble a store has.
@@ -37,6 +39,10 @@ pub enum StoreErrorKind {
     Corrupt,
     /// The caller asked for something that has no meaning.
     Invalid,
+    /// The database cannot hold a value of this call: its encoding, size or nesting. Sending the same again is of no
+    /// use. A store says so only for error codes that mean nothing else; trouble of the server itself (read-only, a
+    /// missing grant, a full disk) is another kind.
+    RefusedContent,
     /// Anything else.
     Other,
 }
@@ -44,13 +50,20 @@ pub enum StoreErrorKind {
 impl StoreError {
     /// Trouble of this kind in this operation; `detail` says what and, where it helps, what to do.
     pub fn new(kind: StoreErrorKind, op: &'static str, detail: impl Into<String>) -> Self {
-        Self { kind, op, detail: detail.into(), source: None }
+        Self { kind, op, detail: detail.into(), code: None, source: None }
+    }
+
+    /// Adds the code that the database gave: an SQLSTATE, an error number.
+    #[must_use]
+    pub fn with_code(mut self, code: impl Into<String>) -> Self {
+        self.code = Some(code.into());
+        self
     }
 
     /// Adds the error underneath.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        self.source = Some(source.into());
+        self.source = Some(source.into().into());
         self
     }
 
@@ -79,6 +92,11 @@ impl StoreError {
         self.op
     }
 
+    /// The code that the database gave, if it gave one.
+    pub fn code(&self) -> Option<&str> {
+        self.code.as_deref()
+    }
+
     /// Whether trying again may help.
     pub const fn is_transient(&self) -> bool {
         matches!(self.kind, StoreErrorKind::Transient | StoreErrorKind::Unavailable)
@@ -88,7 +106,11 @@ impl StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // On one line: what a server or a row says must not forge a line of a log.
-        write!(f, "store operation `{}`: {}", self.op, OneLine(&self.detail))
+        write!(f, "store operation `{}`: {}", self.op, OneLine(&self.detail))?;
+        match &self.code {
+            Some(code) => write!(f, " (code {})", OneLine(code)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -167,17 +189,21 @@ mod tests {
         assert!(StoreError::unsupported("commit").source().is_none());
         let forged = StoreError::corrupt("load", 7, "a\nERROR b");
         assert_eq!(forged.to_string(), r"store operation `load`: row 7: a\nERROR b; mend or delete the row");
+        let coded = error.clone().with_code("25006");
+        assert_eq!((error.code(), coded.code()), (None, Some("25006")));
+        assert_eq!(coded.to_string(), "store operation `commit`: no answer (code 25006)");
+        assert_eq!(coded.source().unwrap().to_string(), cause.to_string(), "a copy keeps its cause");
     }
 
     #[test]
     fn only_passing_trouble_is_tried_again() {
         use StoreErrorKind::{
-            Conflict, Corrupt, Invalid, NotMigrated, Other, Transient, Unavailable, Unsupported,
+            Conflict, Corrupt, Invalid, NotMigrated, Other, RefusedContent, Transient, Unavailable, Unsupported,
         };
         let is_transient = |kind| StoreError::new(kind, "claim", "").is_transient();
         assert_eq!([Transient, Unavailable].map(is_transient), [true; 2]);
-        let lasting = [Conflict, NotMigrated, Unsupported, Corrupt, Invalid, Other];
-        assert_eq!(lasting.map(is_transient), [false; 6]);
+        let lasting = [Conflict, NotMigrated, Unsupported, Corrupt, Invalid, RefusedContent, Other];
+        assert_eq!(lasting.map(is_transient), [false; 7]);
     }
 
     #[test]

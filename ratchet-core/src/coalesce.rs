@@ -192,17 +192,11 @@ fn deliver<O>(sent: StoreResult<Vec<O>>, answers: Vec<oneshot::Sender<StoreResul
             }
         }
         Err(error) => {
-            let error = Arc::new(error);
             for answer in answers {
-                let _ = answer.send(Err(copy(&error)));
+                let _ = answer.send(Err(error.clone()));
             }
         }
     }
-}
-
-/// The same trouble for one more item.
-fn copy(error: &Arc<StoreError>) -> StoreError {
-    StoreError::new(error.kind(), error.op(), error.to_string())
 }
 
 fn gone() -> StoreError {

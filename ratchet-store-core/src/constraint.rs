@@ -30,6 +30,10 @@ pub trait ConstraintDetector {
     /// Somebody, or a timeout of the server, stopped the statement.
     fn is_statement_canceled(&self, error: &sqlx::Error) -> bool;
 
+    /// The database cannot hold a value of the statement, because of its encoding, size, range or nesting. Only codes
+    /// that say nothing about the state of the server count.
+    fn is_content_refused(&self, error: &sqlx::Error) -> bool;
+
     /// The server gave up this transaction for the sake of others, or did not get a lock in time: once it is rolled
     /// back, nothing of it happened. Every lost race is [transient](Self::is_transient) too.
     fn is_lost_race(&self, error: &sqlx::Error) -> bool;
@@ -70,6 +74,10 @@ impl ConstraintDetector for Dialect {
         self.meaning(error) == Some(Meaning::Canceled)
     }
 
+    fn is_content_refused(&self, error: &sqlx::Error) -> bool {
+        matches!(error, sqlx::Error::Encode(_)) || self.meaning(error) == Some(Meaning::Content)
+    }
+
     fn is_lost_race(&self, error: &sqlx::Error) -> bool {
         self.meaning(error) == Some(Meaning::LostRace)
     }
@@ -87,6 +95,8 @@ enum Meaning {
     SchemaMissing,
     AccessDenied,
     Canceled,
+    /// A value cannot be held.
+    Content,
 }
 
 impl Dialect {
@@ -134,6 +144,11 @@ fn postgres(sqlstate: &str) -> Option<Meaning> {
         "57014" => Some(Meaning::Canceled),
         // No such table, column, schema.
         "42P01" | "42703" | "3F000" => Some(Meaning::SchemaMissing),
+        // Too long, out of range, a character that the encoding lacks (two codes), invalid text or binary form of a
+        // type, a time out of range, a check constraint, a limit of the program, nested too deeply.
+        "22001" | "22003" | "22021" | "22P05" | "22P02" | "22P03" | "22008" | "23514" | "54000" | "54001" => {
+            Some(Meaning::Content)
+        }
         code if code.starts_with("08") || code.starts_with("53") => Some(Meaning::Passing),
         code if code.starts_with("28") => Some(Meaning::AccessDenied),
         _ => None,
@@ -157,6 +172,9 @@ fn mysql(number: u16) -> Option<Meaning> {
         // No such database, column, table.
         1049 | 1054 | 1146 => Some(Meaning::SchemaMissing),
         1044 | 1045 | 1698 => Some(Meaning::AccessDenied),
+        // Packet too large, out of range, incorrect value, too long, invalid JSON text, nested too deeply, a check
+        // constraint (two servers).
+        1153 | 1264 | 1366 | 1406 | 3140 | 3157 | 3819 | 4025 => Some(Meaning::Content),
         _ => None,
     }
 }
@@ -168,6 +186,9 @@ fn sqlite(extended: u32, message: &str) -> Option<Meaning> {
         // Unique index, primary key, row id.
         2067 | 1555 | 2579 => Some(Meaning::Unique),
         787 => Some(Meaning::ForeignKey),
+        // A check constraint, a value of the wrong type for its column, larger than a value may be, the wrong type
+        // where only one will do.
+        275 | 3091 | 18 | 20 => Some(Meaning::Content),
         // Busy and locked in all their forms, such as 517, busy because of an old snapshot.
         code if matches!(code & PRIMARY, 5 | 6) => Some(Meaning::LostRace),
         // A plain error has no code of its own, only words.
@@ -233,9 +254,21 @@ mod tests {
     #[test]
     fn postgresql_is_read_by_its_sqlstate() {
         use Meaning::{
-            AccessDenied, Canceled, ForeignKey, LostRace, Passing, ReadOnly, SchemaMissing, Unique,
+            AccessDenied, Canceled, Content, ForeignKey, LostRace, Passing, ReadOnly, SchemaMissing, Unique,
         };
         for (code, meaning) in [
+            ("22001", Some(Content)),
+            ("22003", Some(Content)),
+            ("22008", Some(Content)),
+            ("22021", Some(Content)),
+            ("22P02", Some(Content)),
+            ("22P03", Some(Content)),
+            ("22P05", Some(Content)),
+            ("23514", Some(Content)),
+            ("54000", Some(Content)),
+            ("54001", Some(Content)),
+            // No grant: the state of the server.
+            ("42501", None),
             ("23505", Some(Unique)),
             ("23503", Some(ForeignKey)),
             ("40001", Some(LostRace)),
@@ -265,8 +298,16 @@ mod tests {
     // shows: S173
     #[test]
     fn sqlite_is_read_by_its_extended_code() {
-        use Meaning::{ForeignKey, LostRace, Unique};
+        use Meaning::{Content, ForeignKey, LostRace, Unique};
         for (code, meaning) in [
+            ("275", Some(Content)),
+            ("3091", Some(Content)),
+            ("18", Some(Content)),
+            ("20", Some(Content)),
+            // Full, read-only, an error of the disk: the state of the machine.
+            ("13", None),
+            ("8", None),
+            ("10", None),
             ("2067", Some(Unique)),
             ("1555", Some(Unique)),
             ("2579", Some(Unique)),
@@ -289,7 +330,7 @@ mod tests {
     #[test]
     fn mysql_is_read_by_its_error_number() {
         use Meaning::{
-            AccessDenied, Canceled, ForeignKey, LostRace, Passing, ReadOnly, SchemaMissing, Unique,
+            AccessDenied, Canceled, Content, ForeignKey, LostRace, Passing, ReadOnly, SchemaMissing, Unique,
         };
         for (number, meaning) in [
             (1062, Some(Unique)),

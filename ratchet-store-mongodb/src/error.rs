@@ -13,6 +13,8 @@ const LOCK_TIMEOUT: i32 = 24;
 /// The primary stepped down, or is about to.
 const NOT_PRIMARY: [i32; 7] = [91, 189, 10107, 11600, 11602, 13435, 13436];
 const NO_TRANSACTIONS: i32 = 20;
+/// Bad value, too deep, not BSON, too large, refused by a validator, the key of an index too long.
+const CONTENT: [i32; 6] = [2, 15, 22, 10334, 121, 17280];
 
 /// Names the operation in which the driver failed.
 pub(crate) trait During<T> {
@@ -28,7 +30,9 @@ impl<T> During<T> for Result<T, Error> {
 
 impl<T> During<T> for Result<T, bson::error::Error> {
     fn during(self, op: &'static str) -> StoreResult<T> {
-        self.map_err(|error| StoreError::new(StoreErrorKind::Other, op, format!("not storable: {error}")))
+        self.map_err(|error| {
+            StoreError::new(StoreErrorKind::RefusedContent, op, format!("not storable: {error}"))
+        })
     }
 }
 
@@ -55,7 +59,11 @@ pub(crate) fn duplicates(error: &Error) -> Option<Vec<usize>> {
 fn classify(op: &'static str, error: &Error) -> StoreError {
     // The server's text can carry values of the user's, so it goes to the debug log and into no error.
     tracing::debug!(op, %error, "mongodb");
-    StoreError::new(kind_of(error), op, describe(error))
+    let trouble = StoreError::new(kind_of(error), op, describe(error));
+    match code_of(error) {
+        Some(code) => trouble.with_code(code.to_string()),
+        None => trouble,
+    }
 }
 
 fn kind_of(error: &Error) -> StoreErrorKind {
@@ -70,6 +78,8 @@ fn kind_of(error: &Error) -> StoreErrorKind {
         }
         (_, Some(code)) if NOT_PRIMARY.contains(&code) => StoreErrorKind::Transient,
         (_, Some(NO_TRANSACTIONS)) => StoreErrorKind::Unsupported,
+        (_, Some(code)) if CONTENT.contains(&code) => StoreErrorKind::RefusedContent,
+        (ErrorKind::BsonSerialization(_) | ErrorKind::Bson(_), _) => StoreErrorKind::RefusedContent,
         (ErrorKind::Io(_) | ErrorKind::ConnectionPoolCleared { .. }, _) => StoreErrorKind::Transient,
         (ErrorKind::ServerSelection { .. } | ErrorKind::DnsResolve { .. }, _) => StoreErrorKind::Unavailable,
         (ErrorKind::InvalidArgument { .. }, _) => StoreErrorKind::Invalid,
@@ -84,9 +94,9 @@ fn describe(error: &Error) -> String {
             "the server has no transactions: run it as a replica set, also with one member".to_owned()
         }
         (ErrorKind::Command(command), _) => {
-            format!("the server answered {} ({})", command.code_name, command.code)
+            format!("the server answered {}", command.code_name)
         }
-        (_, Some(code)) => format!("the server refused the write with code {code}"),
+        (_, Some(_)) => "the server refused the write".to_owned(),
         (ErrorKind::Io(error), _) => format!("connection lost: {}", error.kind()),
         (ErrorKind::ServerSelection { .. }, _) => "no server answers at the given address".to_owned(),
         (ErrorKind::InvalidArgument { message, .. }, _) => message.clone(),

@@ -1,5 +1,6 @@
 //! What the driver reports, in the words of the contract.
 
+use std::borrow::Cow;
 use std::error::Error as _;
 
 use ratchet_api::{StoreError, StoreErrorKind};
@@ -27,6 +28,9 @@ pub(super) fn classify(dialect: Dialect, op: &'static str, error: sqlx::Error) -
             StoreErrorKind::NotMigrated,
             "the schema is missing or of another version; run `ratchet migrate`",
         ),
+        _ if dialect.is_content_refused(&error) => {
+            (StoreErrorKind::RefusedContent, "the database cannot hold a value of this call")
+        }
         sqlx::Error::Database(error) if is_constraint(&error.kind()) => {
             (StoreErrorKind::Conflict, "a constraint refused the write")
         }
@@ -37,7 +41,17 @@ pub(super) fn classify(dialect: Dialect, op: &'static str, error: sqlx::Error) -
         _ if dialect.is_transient(&error) => (StoreErrorKind::Transient, "the connection was lost"),
         _ => (StoreErrorKind::Other, "the driver failed"),
     };
-    StoreError::new(kind, op, detail).with_source(error)
+    coded(dialect, StoreError::new(kind, op, detail), error)
+}
+
+/// With the driver's error underneath, and the database's code for it.
+fn coded(dialect: Dialect, trouble: StoreError, error: sqlx::Error) -> StoreError {
+    let code = error.as_database_error().and_then(|error| dialect.code(error)).map(Cow::into_owned);
+    let trouble = match code {
+        Some(code) => trouble.with_code(code),
+        None => trouble,
+    };
+    trouble.with_source(error)
 }
 
 fn is_constraint(kind: &sqlx::error::ErrorKind) -> bool {
