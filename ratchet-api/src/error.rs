@@ -198,7 +198,8 @@ mod tests {
     #[test]
     fn only_passing_trouble_is_tried_again() {
         use StoreErrorKind::{
-            Conflict, Corrupt, Invalid, NotMigrated, Other, RefusedContent, Transient, Unavailable, Unsupported,
+            Conflict, Corrupt, Invalid, NotMigrated, Other, RefusedContent, Transient, Unavailable,
+            Unsupported,
         };
         let is_transient = |kind| StoreError::new(kind, "claim", "").is_transient();
         assert_eq!([Transient, Unavailable].map(is_transient), [true; 2]);

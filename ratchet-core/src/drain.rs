@@ -11,10 +11,20 @@ pub enum Readiness {
     Starting,
     /// It takes work.
     Ready,
+    /// It takes work, but outcomes wait because the store does not record them: the log says why. Once as many wait as
+    /// there are slots, nothing more is claimed.
+    Degraded,
     /// It takes nothing new and waits for what runs.
     Draining,
     /// It has stopped.
     Stopped,
+}
+
+impl Readiness {
+    /// What a readiness probe answers: whether the node takes work.
+    pub const fn takes_work(self) -> bool {
+        matches!(self, Self::Ready | Self::Degraded)
+    }
 }
 
 /// Steers and tells how far a node is.
@@ -79,5 +89,12 @@ mod tests {
         drain.advance(Readiness::Ready);
         assert_eq!(drain.readiness(), Readiness::Draining);
         assert!(!drain.takes_work());
+    }
+
+    #[test]
+    fn a_probe_passes_while_work_is_taken() {
+        use Readiness::{Degraded, Draining, Ready, Starting, Stopped};
+        assert_eq!([Ready, Degraded].map(Readiness::takes_work), [true; 2]);
+        assert_eq!([Starting, Draining, Stopped].map(Readiness::takes_work), [false; 3]);
     }
 }

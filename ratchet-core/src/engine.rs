@@ -31,6 +31,7 @@ use crate::poller::alarm::Alarm;
 use crate::registry::Registry;
 use crate::running::RunningJobs;
 use crate::task::UnknownTargets;
+use crate::unrecorded::Unrecorded;
 
 /// The most items in one call to the store.
 const MOST: usize = 1_000;
@@ -71,6 +72,8 @@ pub(crate) struct Node {
     pub(crate) abort: CancellationToken,
     client: OnceLock<Client>,
     pub(crate) running: RunningJobs,
+    /// Outcomes that the store did not take yet.
+    pub(crate) unrecorded: Unrecorded,
     pub(crate) unknown: UnknownTargets,
 }
 
@@ -117,6 +120,7 @@ impl Node {
             abort: CancellationToken::new(),
             client: OnceLock::new(),
             running: RunningJobs::default(),
+            unrecorded: Unrecorded::default(),
             unknown: UnknownTargets::default(),
             store,
             label,
@@ -229,25 +233,31 @@ impl Engine {
     }
 }
 
-/// Calls the store again after passing trouble, at this pace, until it answers or there is no use in it any more.
-pub(crate) async fn insist<T, F: Future<Output = StoreResult<T>>>(
+/// Calls the store until it answers or the lease is lost. Trouble is logged when it begins and when it ends.
+pub(crate) async fn retry_while_leased<T, F: Future<Output = StoreResult<T>>>(
     engine: &Engine,
     what: &'static str,
     mut call: impl FnMut() -> F,
 ) -> Option<T> {
+    let mut failed = 0_u32;
     while engine.lease.holds() {
         match call().await {
-            Ok(answer) => return Some(answer),
-            Err(error) if error.is_transient() => {
-                tracing::warn!(%error, what, "the store does not answer; trying again");
+            Ok(answer) => {
+                if failed > 0 {
+                    tracing::info!(what, failed, "the store answers again");
+                }
+                return Some(answer);
+            }
+            Err(error) => {
+                if failed == 0 {
+                    let error = Sanitized::new(&*engine.plugs.sanitizer, &JobFailure::from_error(&error));
+                    tracing::warn!(%error, what, "the store does not answer; trying again while the lease holds");
+                }
+                failed = failed.saturating_add(1);
                 tokio::select! {
                     () = tokio::time::sleep(engine.options.retry.drain_interval) => {}
                     () = engine.lease.lost() => {}
                 }
-            }
-            Err(error) => {
-                tracing::error!(%error, what, "given up");
-                return None;
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Outcomes out and jobs in: by one call to the store where they meet, which is one transaction and one wait for the disk.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ratchet_api::store::{ClaimRequest, JobStore};
 use ratchet_api::{JobClaim, Outcome, Owner, StoreError, StoreErrorKind, StoreResult, Verdict};
@@ -14,34 +15,63 @@ const MOST: usize = 1_000;
 /// The most calls at once. More buy nothing on any database that was measured.
 const LANES: usize = 2;
 
+/// So many outcomes that fail one by one, none of them for its content, tell that it is not the outcomes' fault.
+const ENOUGH_PROBES: u32 = 2;
+
 /// Puts outcomes together, and claims with them.
 #[derive(Clone)]
-pub(crate) struct Exchange(Coalescer<Item, Answer>);
+pub(crate) struct Exchange {
+    calls: Coalescer<Item, Answer>,
+    recorded: Arc<AtomicU64>,
+}
+
+/// What calls are made with.
+#[derive(Clone)]
+struct Line {
+    store: Arc<dyn JobStore>,
+    lease: Arc<Lease>,
+    recorded: Arc<AtomicU64>,
+}
 
 enum Item {
-    Outcome(Box<Outcome>),
+    Outcome(Box<Offer>),
     /// What is wanted by the time of the call.
     Claim(Box<dyn FnOnce() -> ClaimRequest + Send>),
 }
 
+/// An outcome on its way to the store.
+pub(crate) struct Offer {
+    pub(crate) outcome: Outcome,
+    /// It failed by itself before: nobody else is to wait for it.
+    pub(crate) alone: bool,
+}
+
 enum Answer {
-    Verdict(Option<Verdict>),
+    Verdict(StoreResult<Verdict>),
     Claims(ClaimRequest, StoreResult<Vec<JobClaim>>),
 }
 
 impl Exchange {
     pub(crate) fn new(store: &Arc<dyn JobStore>, lease: &Arc<Lease>) -> Self {
-        Self(Coalescer::new(MOST, LANES, (Arc::clone(store), Arc::clone(lease)), exchange))
+        let recorded = Arc::<AtomicU64>::default();
+        let line =
+            Line { store: Arc::clone(store), lease: Arc::clone(lease), recorded: Arc::clone(&recorded) };
+        Self { calls: Coalescer::new(MOST, LANES, line, exchange), recorded }
+    }
+
+    /// How many outcomes the store has taken so far.
+    pub(crate) fn recorded(&self) -> u64 {
+        self.recorded.load(Ordering::Relaxed)
     }
 
     /// Records an outcome.
     ///
     /// # Errors
     /// If the store fails. It may be recorded all the same; sent again it does no harm.
-    pub(crate) async fn commit(&self, outcome: Outcome) -> StoreResult<Verdict> {
-        match self.0.send(Item::Outcome(Box::new(outcome))).await? {
-            Answer::Verdict(Some(verdict)) => Ok(verdict),
-            _ => Err(StoreError::new(StoreErrorKind::Transient, "commit", "an outcome got no verdict")),
+    pub(crate) async fn commit(&self, offer: Offer) -> StoreResult<Verdict> {
+        match self.calls.send(Item::Outcome(Box::new(offer))).await? {
+            Answer::Verdict(verdict) => verdict,
+            Answer::Claims(..) => Err(unanswered("commit")),
         }
     }
 
@@ -55,66 +85,131 @@ impl Exchange {
         wanted: impl FnOnce() -> ClaimRequest + Send + 'static,
     ) -> StoreResult<(ClaimRequest, Vec<JobClaim>)> {
         // Slots may be idle.
-        match self.0.send_urgent(Item::Claim(Box::new(wanted))).await? {
+        match self.calls.send_urgent(Item::Claim(Box::new(wanted))).await? {
             Answer::Claims(request, claims) => Ok((request, claims?)),
-            Answer::Verdict(_) => {
-                Err(StoreError::new(StoreErrorKind::Transient, "claim", "a claim got no answer"))
-            }
+            Answer::Verdict(_) => Err(unanswered("claim")),
         }
     }
 }
 
-async fn exchange(
-    (store, lease): (Arc<dyn JobStore>, Arc<Lease>),
-    items: Vec<Item>,
-) -> StoreResult<Vec<Answer>> {
+fn unanswered(op: &'static str) -> StoreError {
+    StoreError::new(StoreErrorKind::Transient, op, "the call ended without an answer for this item")
+}
+
+async fn exchange(line: Line, items: Vec<Item>) -> StoreResult<Vec<Answer>> {
     // Here, and not only where it is sent from: it may have waited for other calls, or the whole process for its turn.
-    if !lease.holds() {
+    if !line.lease.holds() {
         return Err(StoreError::new(StoreErrorKind::Other, "commit", "the lease of this node is lost"));
     }
-    let (mut outcomes, mut requests, mut answers) = (Vec::new(), Vec::new(), Vec::with_capacity(items.len()));
-    for item in items {
-        match item {
-            Item::Outcome(outcome) => {
-                outcomes.push(*outcome);
-                answers.push(None);
+    let (mut together, mut alone, mut requests) = (Vec::new(), Vec::new(), Vec::new());
+    // Where the answer to each item comes from.
+    let sources: Vec<Source> = items
+        .into_iter()
+        .map(|item| match item {
+            Item::Outcome(offer) => {
+                let (source, outcomes) = match offer.alone {
+                    true => (Source::Alone, &mut alone),
+                    false => (Source::Together, &mut together),
+                };
+                outcomes.push(offer.outcome);
+                source
             }
             Item::Claim(wanted) => {
                 let request = wanted();
                 requests.push(request.clone());
-                answers.push(Some(request));
+                Source::Claim(request)
             }
-        }
+        })
+        .collect();
+    let (together, claims) = line.call(&together, requests.first()).await;
+    let mut together = together.into_iter();
+    let mut singles = Vec::with_capacity(alone.len());
+    for outcome in alone {
+        singles.extend(line.commit(&[outcome]).await);
     }
-    let (verdicts, claims) = call(&*store, lease.owner(), &outcomes, requests.first()).await?;
-    let (mut verdicts, mut claims) = (verdicts.into_iter(), claims.into_iter());
-    let answer = |request: Option<ClaimRequest>| match request {
-        None => Answer::Verdict(verdicts.next()),
+    let (mut singles, mut claims) = (singles.into_iter(), claims.into_iter());
+    let missing = || Err(unanswered("commit"));
+    let answer = |source| match source {
+        Source::Together => Answer::Verdict(together.next().unwrap_or_else(missing)),
+        Source::Alone => Answer::Verdict(singles.next().unwrap_or_else(missing)),
         // A node has one poller, which waits for its answer.
-        Some(request) => Answer::Claims(request, claims.next().unwrap_or_else(|| Ok(Vec::new()))),
+        Source::Claim(request) => Answer::Claims(request, claims.next().unwrap_or_else(|| Ok(Vec::new()))),
     };
-    Ok(answers.into_iter().map(answer).collect())
+    Ok(sources.into_iter().map(answer).collect())
 }
 
-/// One call, if it can be.
-async fn call(
-    store: &dyn JobStore,
-    owner: &Owner,
-    outcomes: &[Outcome],
-    request: Option<&ClaimRequest>,
-) -> StoreResult<(Vec<Verdict>, Option<StoreResult<Vec<JobClaim>>>)> {
-    let Some(request) = request.filter(|request| !request.queues.is_empty()) else {
-        let verdicts = if outcomes.is_empty() { Vec::new() } else { store.commit(owner, outcomes).await? };
-        return Ok((verdicts, None));
-    };
-    if outcomes.is_empty() {
-        return Ok((Vec::new(), Some(store.claim(request).await)));
+enum Source {
+    Together,
+    Alone,
+    Claim(ClaimRequest),
+}
+
+/// What became of each outcome.
+type Verdicts = Vec<StoreResult<Verdict>>;
+
+impl Line {
+    /// One call, if it can be.
+    async fn call(
+        &self,
+        outcomes: &[Outcome],
+        request: Option<&ClaimRequest>,
+    ) -> (Verdicts, Option<StoreResult<Vec<JobClaim>>>) {
+        let Some(request) = request.filter(|request| !request.queues.is_empty()) else {
+            return (self.commit(outcomes).await, None);
+        };
+        if outcomes.is_empty() {
+            return (Vec::new(), Some(self.store.claim(request).await));
+        }
+        match self.store.commit_and_claim(self.owner(), outcomes, request).await {
+            Ok((verdicts, claims)) => (self.taken(verdicts), Some(Ok(claims))),
+            Err(error) if error.is_transient() => {
+                (vec![Err(error.clone()); outcomes.len()], Some(Err(error)))
+            }
+            // Whose fault it is cannot be told, and an outcome must not be given up for the sake of a claim.
+            Err(_) => (self.commit(outcomes).await, Some(self.store.claim(request).await)),
+        }
     }
-    match store.commit_and_claim(owner, outcomes, request).await {
-        Ok((verdicts, claims)) => Ok((verdicts, Some(Ok(claims)))),
-        Err(error) if error.is_transient() => Err(error),
-        // Whose fault it is cannot be told, and an outcome must not be given up for the sake of a claim.
-        Err(_) => Ok((store.commit(owner, outcomes).await?, Some(store.claim(request).await))),
+
+    /// Records outcomes. A refused batch is split until whatever is at fault stands alone, so that its neighbours are
+    /// recorded.
+    async fn commit(&self, outcomes: &[Outcome]) -> Verdicts {
+        let mut verdicts = Vec::with_capacity(outcomes.len());
+        // The next one last.
+        let mut parts = vec![outcomes];
+        let (mut recorded, mut failed) = (false, 0);
+        while let Some(part) = parts.pop().filter(|part| !part.is_empty()) {
+            let error = match self.store.commit(self.owner(), part).await {
+                Ok(answers) => {
+                    verdicts.extend(self.taken(answers));
+                    recorded = true;
+                    continue;
+                }
+                Err(error) => error,
+            };
+            if part.len() > 1 && !error.is_transient() {
+                let (first, second) = part.split_at(part.len() / 2);
+                parts.extend([second, first]);
+                continue;
+            }
+            verdicts.extend(part.iter().map(|_| Err(error.clone())));
+            failed += u32::from(error.kind() != StoreErrorKind::RefusedContent);
+            if error.is_transient() || failed >= ENOUGH_PROBES && !recorded {
+                let rest = parts.iter().map(|part| part.len()).sum();
+                verdicts.extend(std::iter::repeat_n(Err(error), rest));
+                break;
+            }
+        }
+        verdicts
+    }
+
+    fn taken(&self, verdicts: Vec<Verdict>) -> Verdicts {
+        let settled = verdicts.iter().filter(|verdict| verdict.is_settled()).count();
+        self.recorded.fetch_add(settled as u64, Ordering::Relaxed);
+        verdicts.into_iter().map(Ok).collect()
+    }
+
+    fn owner(&self) -> &Owner {
+        self.lease.owner()
     }
 }
 
@@ -138,12 +233,15 @@ mod tests {
         gate: Semaphore,
         /// How calls fail that commit and claim.
         both_fail: Option<StoreErrorKind>,
+        /// How a call fails with an outcome of this job, or of any if there is none.
+        commit_fails: Mutex<Option<(Option<JobId>, StoreErrorKind)>>,
     }
 
     impl Noting {
         fn new(permits: usize, both_fail: Option<StoreErrorKind>) -> Arc<Self> {
             let (inner, calls) = (MemoryStore::new(), Mutex::default());
-            Arc::new(Self { inner, calls, gate: Semaphore::new(permits), both_fail })
+            let gate = Semaphore::new(permits);
+            Arc::new(Self { inner, calls, gate, both_fail, commit_fails: Mutex::default() })
         }
 
         async fn note(&self, call: String) {
@@ -162,6 +260,12 @@ mod tests {
     impl JobTerminalStore for Noting {
         async fn commit(&self, _: &Owner, outcomes: &[Outcome]) -> StoreResult<Vec<Verdict>> {
             self.note(format!("commit {}", outcomes.len())).await;
+            let fails = *self.commit_fails.lock().unwrap();
+            if let Some((at_fault, kind)) = fails
+                && at_fault.is_none_or(|id| outcomes.iter().any(|outcome| outcome.id == id))
+            {
+                return Err(StoreError::new(kind, "commit", "as told"));
+            }
             Ok(vec![Verdict::AlreadyRecorded; outcomes.len()])
         }
         async fn cancel(&self, _: &[Target], _: &Sanitized) -> StoreResult<Vec<CancelVerdict>> {
@@ -205,6 +309,53 @@ mod tests {
         Outcome::new(JobId::generate(), Fence::FIRST, End::Succeeded { result: None })
     }
 
+    fn offer() -> Offer {
+        Offer { outcome: outcome(), alone: false }
+    }
+
+    /// Eight outcomes in one call, of which the sixth, or all, fail like this. Answers also what was recorded.
+    async fn eight(kind: StoreErrorKind, all: bool) -> (Vec<bool>, Vec<String>, u64) {
+        let store = Noting::new(100, None);
+        let exchange = exchange(&store);
+        let offers: Vec<_> = (0..8).map(|_| offer()).collect();
+        *store.commit_fails.lock().unwrap() = Some(((!all).then(|| offers[5].outcome.id), kind));
+        let answers = futures::future::join_all(offers.into_iter().map(|offer| exchange.commit(offer))).await;
+        let calls = store.calls.lock().unwrap().clone();
+        (answers.iter().map(Result::is_ok).collect(), calls, exchange.recorded())
+    }
+
+    #[tokio::test]
+    async fn a_refused_batch_is_split_until_the_one_at_fault_stands_alone() {
+        for kind in [StoreErrorKind::RefusedContent, StoreErrorKind::Other] {
+            let (answers, calls, recorded) = eight(kind, false).await;
+            assert_eq!(answers, [true, true, true, true, true, false, true, true]);
+            let split = [8, 4, 4, 2, 1, 1, 2].map(|size| format!("commit {size}"));
+            assert_eq!((calls.as_slice(), recorded), (split.as_slice(), 7));
+        }
+    }
+
+    #[tokio::test]
+    async fn trouble_of_the_store_itself_is_not_looked_for_in_every_outcome() {
+        let (answers, calls, recorded) = eight(StoreErrorKind::Other, true).await;
+        assert_eq!((answers, recorded), (vec![false; 8], 0));
+        assert_eq!(calls, [8, 4, 2, 1, 1].map(|size| format!("commit {size}")));
+        let (answers, calls, _) = eight(StoreErrorKind::Transient, true).await;
+        assert_eq!((answers, calls), (vec![false; 8], vec!["commit 8".to_owned()]));
+        let (_, calls, _) = eight(StoreErrorKind::RefusedContent, true).await;
+        assert_eq!(calls.len(), 15, "each may be at fault");
+    }
+
+    #[tokio::test]
+    async fn an_outcome_that_was_refused_before_goes_alone() {
+        let store = Noting::new(10, None);
+        let exchange = exchange(&store);
+        let suspect = Offer { alone: true, ..offer() };
+        let (one, two, three) =
+            tokio::join!(exchange.commit(offer()), exchange.commit(suspect), exchange.commit(offer()));
+        assert!(one.is_ok() && two.is_ok() && three.is_ok());
+        assert_eq!(*store.calls.lock().unwrap(), ["commit 2", "commit 1"]);
+    }
+
     fn exchange(store: &Arc<Noting>) -> Exchange {
         exchange_under(store, Lease::endless(owner()))
     }
@@ -221,7 +372,7 @@ mod tests {
         let commit = |exchange: &Exchange| {
             tokio::spawn({
                 let exchange = exchange.clone();
-                async move { exchange.commit(outcome()).await }
+                async move { exchange.commit(offer()).await }
             })
         };
         let mut early = Vec::new();
@@ -252,7 +403,7 @@ mod tests {
     /// An outcome and a claim in one call.
     async fn both(store: &Arc<Noting>) -> (StoreResult<Verdict>, StoreResult<(ClaimRequest, Vec<JobClaim>)>) {
         let exchange = exchange(store);
-        tokio::join!(exchange.commit(outcome()), exchange.claim(|| ClaimRequest::new(owner(), 1)))
+        tokio::join!(exchange.commit(offer()), exchange.claim(|| ClaimRequest::new(owner(), 1)))
     }
 
     #[tokio::test]
@@ -285,7 +436,7 @@ mod tests {
         let lease = Lease::endless(owner());
         lease.lose("told so");
         let exchange = exchange_under(&store, lease);
-        let error = exchange.commit(outcome()).await.unwrap_err();
+        let error = exchange.commit(offer()).await.unwrap_err();
         assert!(!error.is_transient(), "there is no use in trying again");
         assert!(exchange.claim(|| ClaimRequest::new(owner(), 1)).await.is_err());
         assert!(store.calls.lock().unwrap().is_empty());

@@ -36,6 +36,7 @@ mod scheduler;
 mod signal;
 mod task;
 mod trace;
+mod unrecorded;
 
 #[doc(hidden)]
 pub use failure::__private;

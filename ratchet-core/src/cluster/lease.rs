@@ -49,6 +49,11 @@ impl Lease {
         self.length.saturating_sub(now.saturating_duration_since(renewed))
     }
 
+    /// Whether a beat was accepted that was sent after this. A lease that needs no beats counts as renewed all the time.
+    pub(crate) fn was_renewed_after(&self, then: Instant) -> bool {
+        self.length == Duration::MAX || *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) > then
+    }
+
     /// A beat that was sent then was accepted. One that was lost meanwhile stays lost.
     pub(crate) fn renew(&self, sent: Instant) {
         if self.holds() {
@@ -99,6 +104,8 @@ mod tests {
         lease.renew(later);
         assert_eq!(lease.left(later), LEASE);
         assert_eq!(lease.left(later + LEASE), Duration::ZERO);
+        assert!(lease.was_renewed_after(sent) && !lease.was_renewed_after(later));
+        assert!(Lease::endless(Owner::incarnate("test")).was_renewed_after(later));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::Instrument as _;
 
-use crate::engine::{Engine, insist};
+use crate::engine::{Engine, retry_while_leased};
 use crate::running::Running;
 use crate::task::{Stop, bury, settle_unrun};
 
@@ -70,7 +70,7 @@ async fn next(
 /// Takes earlier lives of this node off the list, unless they still hold jobs.
 async fn forget(engine: &Engine, past: &[Owner]) {
     for owner in past {
-        insist(engine, "leave", || engine.store.leave(owner)).await;
+        retry_while_leased(engine, "leave", || engine.store.leave(owner)).await;
     }
 }
 

@@ -12,9 +12,10 @@ use ratchet_api::{HandBackReason, JobClaim};
 use tokio_util::task::TaskTracker;
 
 use self::slots::Place;
-use crate::engine::{Engine, insist};
-use crate::outcome::{Conclusion, bare};
+use crate::engine::Engine;
+use crate::outcome::{Conclusion, Edges};
 use crate::running::Running;
+use crate::task::record::Recording;
 use crate::task::{Attempt, load};
 
 /// Runs claimed jobs.
@@ -83,7 +84,7 @@ async fn run(mut attempt: Attempt) {
 }
 
 async fn hand_back(engine: &Engine, claim: &JobClaim) {
-    let released = Conclusion::HandBack { delay: Duration::ZERO, reason: HandBackReason::Released };
-    let outcome = bare(claim, &released, None);
-    insist(engine, "hand_back", || engine.exchange.commit(outcome.clone())).await;
+    let conclusion = Conclusion::HandBack { delay: Duration::ZERO, reason: HandBackReason::Released };
+    let edges = Edges::counted(claim);
+    Recording { claim, job: None, edges, conclusion, run: None, place: None }.offer(engine).await;
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ratchet_api::options::QueueOptions;
@@ -28,8 +28,10 @@ struct Queue {
     headroom: usize,
     /// For jobs that run.
     free: Arc<Semaphore>,
-    /// Jobs that were claimed and have no recorded outcome yet.
+    /// Jobs that were claimed and have no recorded outcome yet, except those that wait outside.
     held: AtomicUsize,
+    /// Jobs whose outcome the store does not take, and which left their place to others: as many as there are slots.
+    outside: AtomicUsize,
     /// Jobs that went, ever.
     gone: AtomicUsize,
     /// Jobs that may be claimed beyond the slots, because they would go soon.
@@ -59,6 +61,8 @@ pub(crate) struct Slot {
 struct Held {
     queue: Arc<Queue>,
     freed: Arc<Notify>,
+    /// It waits outside.
+    outside: AtomicBool,
 }
 
 impl Slots {
@@ -122,8 +126,7 @@ impl Slots {
     /// Takes the place of a claimed job, if there is one.
     pub(crate) fn take(&self, queue: &QueueName) -> Option<Place> {
         let queue = self.0.queues.get(queue)?;
-        let held =
-            queue.hold().then(|| Held { queue: Arc::clone(queue), freed: Arc::clone(&self.0.freed) })?;
+        let held = queue.hold().then(|| Held::new(Arc::clone(queue), Arc::clone(&self.0.freed)))?;
         if let Some(pace) = &queue.pace {
             lock(pace).take(Instant::now());
         }
@@ -157,6 +160,7 @@ impl Queue {
             headroom: (f64::from(options.slots) * headroom).ceil() as usize,
             free: Arc::new(Semaphore::new(options.slots as usize)),
             held: AtomicUsize::new(0),
+            outside: AtomicUsize::new(0),
             gone: AtomicUsize::new(0),
             ahead: AtomicUsize::new(0),
             turnover: Mutex::new(Turnover::new(now)),
@@ -181,8 +185,11 @@ impl Queue {
         }
     }
 
-    /// How many may be claimed now.
+    /// How many may be claimed now: none while as many outcomes wait outside as there are slots.
     fn room(&self, now: Instant) -> usize {
+        if self.outside.load(Ordering::Relaxed) >= self.slots as usize {
+            return 0;
+        }
         let paced = self.pace.as_ref().map_or(usize::MAX, |pace| lock(pace).available(now) as usize);
         self.places().saturating_sub(self.held.load(Ordering::Relaxed)).min(paced)
     }
@@ -216,11 +223,33 @@ impl Place {
         };
         Slot { _permit: permit, _held: Arc::clone(&self.held) }
     }
+
+    /// Leaves the place to another job, because the outcome of this one waits for the store: unless as many do already
+    /// as there are slots, or the body still runs.
+    pub(crate) fn set_aside(&self) {
+        let Held { queue, freed, outside } = &*self.held;
+        if Arc::strong_count(&self.held) > 1 || outside.load(Ordering::Relaxed) {
+            return;
+        }
+        let one_more = |waiting: usize| (waiting < queue.slots as usize).then_some(waiting + 1);
+        if queue.outside.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok() {
+            outside.store(true, Ordering::Relaxed);
+            queue.held.fetch_sub(1, Ordering::Relaxed);
+            freed.notify_one();
+        }
+    }
+}
+
+impl Held {
+    fn new(queue: Arc<Queue>, freed: Arc<Notify>) -> Self {
+        Self { queue, freed, outside: AtomicBool::new(false) }
+    }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.queue.held.fetch_sub(1, Ordering::Relaxed);
+        let count = if *self.outside.get_mut() { &self.queue.outside } else { &self.queue.held };
+        count.fetch_sub(1, Ordering::Relaxed);
         self.queue.gone.fetch_add(1, Ordering::Relaxed);
         if self.queue.is_open(Instant::now()) {
             self.freed.notify_one();
@@ -305,6 +334,34 @@ mod tests {
         assert_eq!(slots.taken(), 2, "who waits does not run");
         drop(one);
         third.await;
+    }
+
+    #[tokio::test]
+    async fn as_many_jobs_as_there_are_slots_wait_outside_and_then_nothing_is_claimed() {
+        let slots = slots([("a", 2)], 0.0);
+        let take = || slots.take(&queue("a"));
+        let (mut first, mut second) = (take().unwrap(), take().unwrap());
+        assert!(take().is_none());
+        drop((first.slot().await, second.slot().await));
+        first.set_aside();
+        first.set_aside();
+        assert_eq!(room(&slots, 100, 0), limits([("a", 1)]));
+        let mut third = take().expect("its place is free");
+        let running = third.slot().await;
+        third.set_aside();
+        assert!(take().is_none(), "a body that runs keeps its place");
+        drop(running);
+        second.set_aside();
+        assert_eq!(room(&slots, 100, 0), [], "two wait outside");
+        third.set_aside();
+        drop(first);
+        assert_eq!(
+            room(&slots, 100, 0),
+            limits([("a", 1)]),
+            "one waits outside, and the third has its place"
+        );
+        drop((second, third));
+        assert_eq!(room(&slots, 100, 0), limits([("a", 2)]));
     }
 
     #[tokio::test(start_paused = true)]

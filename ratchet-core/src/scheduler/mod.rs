@@ -95,6 +95,7 @@ impl Scheduler {
     pub fn readiness(&self) -> Readiness {
         match self.node.drain.readiness() {
             Readiness::Ready if !self.lease.borrow().holds() => Readiness::Starting,
+            Readiness::Ready if self.node.unrecorded.any() => Readiness::Degraded,
             readiness => readiness,
         }
     }

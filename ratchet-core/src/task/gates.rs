@@ -8,7 +8,7 @@ use ratchet_api::store::{Permit, PermitRequest};
 use ratchet_api::{DeadReason, HandBackReason, Job, JobClaim, JobFailure, TargetName};
 
 use super::Stop;
-use crate::engine::{Engine, insist};
+use crate::engine::{Engine, retry_while_leased};
 use crate::registry::Method;
 
 /// A call that a breaker let in. Unless it is reported, it was never made.
@@ -52,7 +52,7 @@ pub(crate) fn breaker<'e>(engine: &'e Engine, method: Option<&Method>) -> Result
 pub(crate) async fn permit(engine: &Engine, claim: &JobClaim, job: &Job) -> Result<(), Stop> {
     let Some(resource) = &job.spec.resource else { return Ok(()) };
     let request = PermitRequest { id: claim.id, fence: claim.fence, resource: resource.clone() };
-    let permit = insist(engine, "acquire", || engine.permits.send(request.clone())).await;
+    let permit = retry_while_leased(engine, "acquire", || engine.permits.send(request.clone())).await;
     match permit.ok_or(Stop::Lost)? {
         Permit::Granted => Ok(()),
         Permit::Full { retry_in } => {

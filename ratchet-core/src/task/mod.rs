@@ -3,6 +3,7 @@
 mod decide;
 mod gates;
 mod invoke;
+pub(crate) mod record;
 mod unknown;
 
 use std::panic::AssertUnwindSafe;
@@ -13,8 +14,8 @@ use futures::FutureExt as _;
 use ratchet_api::spi::GateRejection;
 use ratchet_api::store::Loaded;
 use ratchet_api::{
-    DeadReason, HandBackReason, Job, JobClaim, JobEventKind, JobFailure, JobStatus, JsonText, NewDlqAlert,
-    Recorded, Run, Verdict,
+    DeadReason, HandBackReason, Job, JobClaim, JobEventKind, JobFailure, JobSpec, JobStatus, JsonText,
+    NewDlqAlert, Recorded, Verdict,
 };
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -22,14 +23,15 @@ use tracing::field::{Empty, display};
 
 use crate::context::Opening;
 use crate::coordinator::slots::{Place, Slot};
-use crate::engine::{Engine, insist};
-use crate::outcome::{self, Conclusion, Edges};
+use crate::engine::{Engine, retry_while_leased};
+use crate::outcome::{Conclusion, Edges};
 use crate::panics::PanicReport;
 use crate::running::Running;
 use crate::{JobContext, TraceContext};
 use decide::{Decision, RetryTerms, decide};
 pub(crate) use invoke::panicked;
 use invoke::{Ended, Invocation};
+use record::Recording;
 pub(crate) use unknown::UnknownTargets;
 
 /// One attempt at a claimed job.
@@ -81,17 +83,18 @@ impl Attempt {
             span_id = Empty,
             parent_span_id = Empty,
         );
-        let Self { engine, claim, loaded, place: _place, running } = self;
+        let Self { engine, claim, loaded, place, running } = self;
         let attempt = async {
             running.turn().await;
             let subject = match subject(&engine, loaded, &running) {
                 Ok(subject) => subject,
                 Err(stop) => return settle_unrun(&engine, &claim, stop).await,
             };
-            let attempt = attempt(&engine, &claim, &subject, slot, &running);
+            let attempt = attempt(&engine, &claim, &subject, slot, &place, &running);
             // Bodies are guarded; what is left are plug points, and bodies that panic when they are dropped.
             if let Err(panic) = AssertUnwindSafe(attempt).catch_unwind().await {
-                bury_as(&engine, &claim, &subject, &panicked(&*panic), DeadReason::DoNotRetry).await;
+                let (failure, reason) = (panicked(&*panic), DeadReason::DoNotRetry);
+                bury_as(&engine, &claim, &subject, &failure, reason, Some(&place)).await;
             }
         };
         let report = PanicReport { job: claim.id, sanitizer: Arc::clone(&engine.plugs.sanitizer) };
@@ -99,12 +102,20 @@ impl Attempt {
     }
 }
 
-async fn attempt(engine: &Arc<Engine>, claim: &JobClaim, subject: &Subject, slot: Slot, running: &Running) {
+async fn attempt(
+    engine: &Arc<Engine>,
+    claim: &JobClaim,
+    subject: &Subject,
+    slot: Slot,
+    place: &Place,
+    running: &Running,
+) {
     let started = Instant::now();
     let steps = steps(engine, claim, subject, &running.token, Arc::new(slot)).await;
     let run = Some(started.elapsed()).filter(|_| ran(&steps)).map(|ran_for| (started, ran_for));
     let Some(conclusion) = conclude(engine, claim, subject, steps) else { return };
-    record(engine, claim, Some(&subject.job), subject.edges.clone(), &conclusion, run).await;
+    let (job, edges) = (Some(&*subject.job), subject.edges.clone());
+    record(engine, Recording { claim, job, edges, conclusion, run, place: Some(place) }).await;
 }
 
 /// Whether a body was begun.
@@ -192,7 +203,7 @@ fn fits(engine: &Engine, result: &JsonText) -> bool {
 
 /// Reads the jobs that were claimed, and with them whether they were cancelled meanwhile: one call for all.
 pub(crate) async fn load(engine: &Engine, claims: &[JobClaim]) -> Vec<Loaded> {
-    let loaded = insist(engine, "load", || engine.store.load(&engine.owner, claims)).await;
+    let loaded = retry_while_leased(engine, "load", || engine.store.load(&engine.owner, claims)).await;
     loaded.unwrap_or_else(|| vec![Loaded::Lost; claims.len()])
 }
 
@@ -261,17 +272,22 @@ fn conclude(
         Stop::Failed(failure) => failure,
         other => return early(engine, target, other),
     };
+    Some(failed(engine, claim, spec, &failure))
+}
+
+/// What a failed attempt leads to.
+fn failed(engine: &Engine, claim: &JobClaim, spec: &JobSpec, failure: &JobFailure) -> Conclusion {
     let chance = engine.options.retry.jitter.then(rand::random);
     let terms = RetryTerms { max_retries: spec.max_retries, backoff: spec.backoff, chance };
-    let error = engine.error_record(target, &failure);
+    let error = engine.error_record(spec.payload.target().as_str(), failure);
     if let Some(reason) = failure.retry_advice().never() {
         tracing::warn!(reason = %engine.journal.sanitized(reason), "the error forbids a retry");
     }
-    Some(match decide(&failure, claim.attempts + 1, terms, &*engine.plugs.retry) {
+    match decide(failure, claim.attempts + 1, terms, &*engine.plugs.retry) {
         Decision::Retry(delay) => Conclusion::Retry { delay, error },
         Decision::Dead(reason) => Conclusion::Dead { error, reason },
         Decision::Snooze(delay) => Conclusion::HandBack { delay, reason: HandBackReason::Snoozed },
-    })
+    }
 }
 
 /// What an attempt without a body came to.
@@ -296,7 +312,8 @@ fn early(engine: &Engine, target: &str, stop: Stop) -> Option<Conclusion> {
 /// Settles a job that could not be read, whose attempt broke, or that is not run here.
 pub(crate) async fn settle_unrun(engine: &Engine, claim: &JobClaim, stop: Stop) {
     let Some(conclusion) = early(engine, "", stop) else { return };
-    record(engine, claim, None, Edges::counted(claim), &conclusion, None).await;
+    let edges = Edges::counted(claim);
+    record(engine, Recording { claim, job: None, edges, conclusion, run: None, place: None }).await;
 }
 
 /// Ends a job for good that is not run here, with all that follows from that.
@@ -312,7 +329,7 @@ pub(crate) async fn bury(
         Ok(subject) => subject,
         Err(stop) => return settle_unrun(engine, claim, stop).await,
     };
-    bury_as(engine, claim, &subject, failure, reason).await;
+    bury_as(engine, claim, &subject, failure, reason, None).await;
 }
 
 async fn bury_as(
@@ -321,32 +338,19 @@ async fn bury_as(
     Subject { job, edges }: &Subject,
     failure: &JobFailure,
     reason: DeadReason,
+    place: Option<&Place>,
 ) {
     let error = engine.error_record(job.spec.payload.target().as_str(), failure);
-    record(engine, claim, Some(job), edges.clone(), &Conclusion::Dead { error, reason }, None).await;
+    let (edges, conclusion) = (edges.clone(), Conclusion::Dead { error, reason });
+    record(engine, Recording { claim, job: Some(job), edges, conclusion, run: None, place }).await;
 }
 
-/// Records the outcome, and decides anew if an edge was added meanwhile.
-async fn record(
-    engine: &Engine,
-    claim: &JobClaim,
-    job: Option<&Job>,
-    mut edges: Edges,
-    conclusion: &Conclusion,
-    run: Option<(Instant, Duration)>,
-) {
-    loop {
-        let run_now = run.map(|(started, ran_for)| Run { started_ago: started.elapsed(), ran_for });
-        let outcome = outcome::of(claim, job, &edges, conclusion, run_now);
-        match insist(engine, "commit", || engine.exchange.commit(outcome.clone())).await {
-            None => return,
-            Some(Verdict::EdgesChanged { edges: known, edge_count: count }) => edges = Edges { known, count },
-            Some(verdict) => {
-                alert(engine, claim, conclusion, &verdict).await;
-                return publish(engine, claim, conclusion, verdict, run.map(|(_, ran_for)| ran_for));
-            }
-        }
-    }
+/// Records a conclusion, and tells what was recorded.
+async fn record(engine: &Engine, recording: Recording<'_>) {
+    let (claim, run) = (recording.claim, recording.run);
+    let Some((verdict, conclusion)) = recording.offer(engine).await else { return };
+    alert(engine, claim, &conclusion, &verdict).await;
+    publish(engine, claim, &conclusion, verdict, run.map(|(_, ran_for)| ran_for));
 }
 
 /// Records a dead letter for those who look after them. Trouble with that changes nothing about the job.

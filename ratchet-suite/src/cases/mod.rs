@@ -13,6 +13,7 @@ mod hostile;
 mod life_cycle;
 mod maintenance;
 mod queues;
+mod refused;
 mod secrets;
 mod start_stop;
 mod submit;
@@ -35,6 +36,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
         life_cycle::CASES,
         maintenance::CASES,
         queues::CASES,
+        refused::CASES,
         secrets::CASES,
         start_stop::CASES,
         submit::CASES,
