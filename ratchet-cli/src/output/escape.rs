@@ -3,23 +3,11 @@
 
 use std::fmt::Write as _;
 
+use ratchet_api::is_deceptive;
+
 /// Whether a terminal would obey or hide this character instead of showing it. Line feeds and tabs are layout.
 fn steers(c: char) -> bool {
-    match c {
-        '\n' | '\t' => false,
-        // Soft hyphen; bidirectional marks, embeddings, overrides and isolates; line and paragraph separators; zero width
-        // and invisible characters; annotations; tags.
-        '\u{ad}'
-        | '\u{61c}'
-        | '\u{180e}'
-        | '\u{200b}'..='\u{200f}'
-        | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}'
-        | '\u{feff}'
-        | '\u{fff9}'..='\u{fffb}'
-        | '\u{e0000}'..='\u{e007f}' => true,
-        c => c.is_control(),
-    }
+    is_deceptive(c) && !matches!(c, '\n' | '\t')
 }
 
 /// Text for a terminal. It keeps its lines.

@@ -4,7 +4,10 @@
 //! length.
 
 mod card;
+mod commands;
+mod debug;
 mod pairs;
+mod prose;
 mod rule;
 mod rules;
 mod url;
@@ -29,9 +32,9 @@ type Hook = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 /// The default sanitizer: the short name of the error's class, its message and its causes, without credentials.
 ///
-/// Removed are credentials in URLs, connection strings, headers and key-value pairs; private keys; JSON web tokens
-/// and the tokens of well-known vendors; row values in messages of databases; card numbers; and e-mail addresses,
-/// unless [`SecurityOptions::redact_emails`] is off. What is left says where and what, such as host and database:
+/// Removed are credentials in URLs, connection strings, headers, key-value pairs, command lines, sentences and types
+/// that are called after them (`Password("x")`); private keys; JSON web tokens and the tokens of well-known vendors; row
+/// values in messages of databases; card numbers; and e-mail addresses, unless [`SecurityOptions::redact_emails`] is off. What is left says where and what, such as host and database:
 ///
 /// ```
 /// use ratchet_api::{JobFailure, Sanitized};
@@ -157,6 +160,8 @@ fn visible(text: &str) -> (String, bool) {
     (head.chars().filter(kept).collect(), true)
 }
 
+#[cfg(test)]
+mod patterns;
 #[cfg(test)]
 mod speed;
 #[cfg(test)]

@@ -19,11 +19,15 @@ const CANARY: &str = "hunter2";
 const FORGED: &str = "\nERROR forged\u{2028}\u{85}\r\u{9b}2K";
 
 /// A text that carries the secret, as errors and logs do.
-fn carriers() -> [String; 4] {
+fn carriers() -> [String; 8] {
     [
         format!("postgres://app:{CANARY}@db/x"),
         format!("password={CANARY}"),
         format!(r#"{{\"token\":\"{CANARY}\"}}"#),
+        format!("Login(Password({CANARY:?}))"),
+        format!("sent bearer {CANARY}"),
+        format!("Secret {{ value: {CANARY:?} }}"),
+        format!("mysql -u app -p{CANARY} shop"),
         format!("Cookie: session={CANARY}"),
     ]
 }

@@ -9,10 +9,11 @@ use super::rule::{Rule, regex, replace_all, start};
 use super::rules::LOCK_KEY;
 
 /// Names whose value is a secret wherever they stand.
-static KEY: LazyLock<String> = LazyLock::new(|| {
+pub(super) static KEY: LazyLock<String> = LazyLock::new(|| {
     format!(
         r"(?-u: [A-Za-z0-9_.-]* (?:
-          passw(?:or)?d[A-Za-z0-9_-]* | passwort | passphrase | pwd[0-9]* | [_-]pass
+          passw(?:or)?d[A-Za-z0-9_-]* | passwort | kennwort | passphrase | passcode | pwd[0-9]* | [_-]pass
+        | j?sess(?:ion)?[_-]?id | (?:mfa|otp|auth)[_-]?code
         | secret (?: s | [_-][A-Za-z0-9_-]* | (?:access)?key | value )?
         | token (?: [_-]? (?: value | secret | key | id ) )?
         | {LOCK_KEY} | credentials? | connection[_-]?string | [_-]auth
@@ -25,9 +26,10 @@ static HEAD: LazyLock<String> = LazyLock::new(|| {
     let key = &*KEY;
     format!(
         r#"(?xi) (?:
-              {key} (?:\\*["'])? [\ \t]* (?: => | =+:* | : )
-            | (?-u:\b) pass [\ \t]* =
-            | \( \\*["'] (?: {key} | [a-z-]*authorization ) \\*["'] [\ \t]* ,
+              {key} (?:\\*["'])? [\ \t]* (?: => | -> | <- | := | =+:* | : )
+            | (?-u:\b) (?: pass | auth | otp | totp | pin | cvv2? | cvc2? ) (?:\\*["'])? [\ \t]* =
+            | (?-u:\b) (?: otp | totp | pin | cvv2? | cvc2? ) (?:\\*["'])? [\ \t]* :
+            | \( \\*["'] (?: {key} | [a-z-]*authorization | (?:set-)?cookie ) \\*["'] [\ \t]* ,
             | -- {key} [\ \t]
             ) [\ \t]*"#
     )
@@ -50,7 +52,7 @@ static PAIR: LazyLock<Regex> = LazyLock::new(|| {
 
 static PAIR_HEAD: LazyLock<Regex> = LazyLock::new(|| start(&HEAD));
 
-const QUOTED: &str = r#""(?:[^"\\]|\\.|"")*""#;
+pub(super) const QUOTED: &str = r#""(?:[^"\\]|\\.|"")*""#;
 
 static QUOTED_VALUE: LazyLock<Regex> = LazyLock::new(|| regex(&format!(r"(?s)\A{QUOTED}\z")));
 
@@ -64,7 +66,17 @@ static JSON_SCALAR: LazyLock<Regex> = LazyLock::new(|| {
 
 static OTHERS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     vec![
-        Rule::after(&format!(r"(?xi) < {} (?:\s[^>]*)? >", *KEY), "[^<]+"),
+        Rule::after(&format!(r"(?xi) < (?:[a-z0-9_-]+:)? {} (?:\s[^>]*)? >", *KEY), "[^<]+"),
+        Rule::after(&format!(r#"(?xi) (?:name|key) = ["'] {} ["'] [^<>]* >"#, *KEY), "[^<]+"),
+        Rule::after(
+            r#"(?i)(?-u:\b)pass\\*["']?[ \t]*:[ \t]*"#,
+            r#""[^"\n]*"?|'[^'\n]*'?|[^\s0-9,;(){}\[\]"'][^\s,;)}\]]{3,}"#,
+        ),
+        // Other languages.
+        Rule::after(
+            r#"(?i)(?:contraseña|mot de passe|senha|wachtwoord|пароль|密码|密碼|パスワード|비밀번호)["']?[ \t]*[:=：][ \t]*"#,
+            r#""[^"\n]*"?|'[^'\n]*'?|[^\s,;"'\[]+"#,
+        ),
         // `CREATE USER app PASSWORD 'hunter2'`, or a message that quotes one.
         Rule::after(
             r"(?i)(?-u:\b)(?:password|passphrase|identified by)[ \t]+",
@@ -73,7 +85,34 @@ static OTHERS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     ]
 });
 
+/// Pairs whose quotes and signs are escaped for some other language, whose value stands on the next line, or whose key is
+/// itself the value of a pair.
+static WRAPPED: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+    let key = &*KEY;
+    let quote = r"(?: &quot; | &\#34; | \\u0022 | %22 | %27 )";
+    let sign = r"(?: &\#61; | &\#58; | \\u003[ad] | %3[ad] )";
+    vec![
+        Rule::after(
+            &format!(r"(?xi) {key} (?: {quote} \s* (?: [:=] | {sign} ) \s* {quote}? | {sign} \s* {quote}? )"),
+            r#"(?i)(?:[^\s&%\\"'<>]|%[013-9a-f][0-9a-f]|%2[013-589a-f])+"#,
+        ),
+        Rule::after(
+            &format!(r#"(?xi) {key} \\*["']? [\ \t]* [:=] [\ \t]* (?: [|>][+-]? [\ \t]* )? \n [\ \t]+"#),
+            r#"[^\s:{}\[\]"']+"#,
+        ),
+        Rule::after(&format!(r#"(?xi) {key} \\*["']? [\ \t]* : [\ \t]* ![!a-z]+ [\ \t]+"#), r"[^\s\[]\S*"),
+        Rule::after(
+            &format!(
+                r#"(?xi) (?-u:\b) (?: name | key ) \\*["']? \s* [:=] \s* \\*["']? {key} \\*["']? [\s,;]* \\*["']?
+                   value \\*["']? \s* [:=] \s* \\*["']?"#
+            ),
+            r#"[^\s,;}"'\\\[][^\s,;}"'\\]*"#,
+        ),
+    ]
+});
+
 pub(super) fn strip_pairs(text: String) -> String {
+    let text = WRAPPED.iter().fold(text, |text, rule| rule.apply(text));
     let text = replace_all(&JSON_SCALAR, text, strip_scalar);
     let text = replace_all(&PAIR, text, |pair, out| {
         let (head, value) = pair.split_at(PAIR_HEAD.find(pair).map_or(0, |head| head.end()));

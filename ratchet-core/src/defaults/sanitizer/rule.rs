@@ -11,18 +11,20 @@ pub(super) struct Rule {
     /// How the text behind the secret begins.
     behind: Option<&'static str>,
     instead: &'static str,
+    /// What the secret must be like beside its looks.
+    only_if: Option<fn(&str) -> bool>,
 }
 
 impl Rule {
     /// A secret that is known by its own looks.
     pub(super) fn all(secret: &str) -> Self {
-        Self { whole: regex(secret), before: None, behind: None, instead: REDACTED }
+        Self { whole: regex(secret), before: None, behind: None, instead: REDACTED, only_if: None }
     }
 
     /// A secret that is known by what stands before it.
     pub(super) fn after(before: &str, secret: &str) -> Self {
         let whole = regex(&format!("(?:{before})(?:{secret})"));
-        Self { whole, before: Some(start(before)), behind: None, instead: REDACTED }
+        Self { whole, before: Some(start(before)), behind: None, instead: REDACTED, only_if: None }
     }
 
     /// Likewise; and behind it must come `behind`, as it is, and then `rest`, in which it does not occur again.
@@ -36,11 +38,35 @@ impl Rule {
         Self { instead, ..self }
     }
 
+    /// Takes only secrets for which this holds. What follows one that is none is looked at again.
+    pub(super) fn only_if(self, holds: fn(&str) -> bool) -> Self {
+        Self { only_if: Some(holds), ..self }
+    }
+
     pub(super) fn apply(&self, text: String) -> String {
+        if let Some(holds) = self.only_if {
+            return self.apply_if(&text, holds);
+        }
         replace_all(&self.whole, text, |found, out| {
             let (before, behind) = self.around(found);
             out.extend([before, self.instead, behind]);
         })
+    }
+
+    fn apply_if(&self, text: &str, holds: fn(&str) -> bool) -> String {
+        let (mut out, mut done) = (String::with_capacity(text.len()), 0);
+        while let Some(found) = self.whole.find_at(text, done) {
+            let (before, _) = self.around(found.as_str());
+            let secret = found.start() + before.len();
+            out.push_str(&text[done..secret]);
+            done = secret;
+            if holds(&text[secret..found.end()]) {
+                out.push_str(self.instead);
+                done = found.end();
+            }
+        }
+        out.push_str(&text[done..]);
+        out
     }
 
     /// What of a match stays.

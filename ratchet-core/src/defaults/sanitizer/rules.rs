@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use super::rule::Rule;
-use super::{card, pairs, url};
+use super::{card, commands, debug, pairs, prose, url};
 
 /// The text without secrets, after one pass.
 pub(super) fn redact(text: &str, emails: bool) -> String {
@@ -14,7 +14,10 @@ pub(super) fn redact(text: &str, emails: bool) -> String {
     text = apply(&LOOSE_USER_INFO, text);
     text = apply(&HEADERS, text);
     text = apply(&PARAMETERS, text);
+    text = commands::strip_from_commands(text);
+    text = debug::strip_secret_types(text);
     text = pairs::strip_pairs(text);
+    text = prose::strip_spoken(text);
     text = apply(&TOKENS, text);
     text = apply(&DATABASE_DETAILS, text);
     if emails {
@@ -39,6 +42,7 @@ static PRIVATE_KEYS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
             r"(?x) (?: [A-Za-z0-9+/=]{16,} (?:\s|\\[nr])+ )+ (?: [A-Za-z0-9+/=]+ (?:\s|\\[nr])+ )?
               -----END\ [A-Z0-9\ ]{0,40}PRIVATE\ KEY(?:\ BLOCK)?-----",
         ),
+        Rule::after(r"Private-Lines: [0-9]+\s", r"(?s).*?(?:\nPrivate-MAC: [^\n]*|\z)"),
     ]
 });
 
@@ -46,6 +50,7 @@ static PRIVATE_KEYS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
 static LOOSE_USER_INFO: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     vec![
         Rule::between(r"(?i)jdbc:oracle:[a-z0-9]+:", r#"[^\s"']+"#, "@", ""),
+        Rule::between("[A-Za-z][A-Za-z0-9+.-]*(?:%3A|%3a)(?:%2F|%2f){2}", r#"[^\s/"'<>&]+"#, "%40", ""),
         Rule::between("", r#"[^\s:/@"'(]+:[^\s"']+"#, "@", r"(?:tcp|unix)\("),
         // Only before a port or a path: what else has `:` and `@` is hardly a login.
         Rule::between(
@@ -72,19 +77,20 @@ static HEADERS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
             r#"[^\s"'\\,;]+"#,
         ),
         // A scheme without its header: only what can be no word.
-        Rule::after(r"(?i)(?-u:\b)(?:bearer|basic)[ \t]+", r"[A-Za-z._~+/-]*[0-9=][A-Za-z0-9._~+/=-]{5,}"),
-        Rule::after(r#"(?i)(?-u:\b)(?:set-)?cookie["']?[ \t]*:[ \t]*["']?"#, r#"[^\s=;,"']+=[^\n"']*"#),
+        Rule::after(r"(?i)(?-u:\b)basic[ \t]+", r"[A-Za-z._~+/-]*[0-9=][A-Za-z0-9._~+/=-]{5,}"),
+        Rule::after(r#"(?i)(?-u:\b)(?:set-)?cookie\\*["']?[ \t]*[:=][ \t]*\\*["']?"#, r#"[^\s"'\\][^\n"']*"#),
     ]
 });
 
 /// Keys in the sense of locks, not of maps.
 pub(super) const LOCK_KEY: &str = r"(?: api | app | access | account | auth | client | encryption | hmac | master
-    | private | server | session | shared (?:[_-]?access)? | signing | ssh | storage ) [_-]? key";
+    | private | secret | server | session | shared (?:[_-]?access)? | signing | ssh | storage ) [_\ -]? key";
 
 /// Names that carry a credential in a URL or a connection string, where even a user name is one.
 static PARAMETER: LazyLock<String> = LazyLock::new(|| {
     format!(
-        r"(?-u: user | user[_\ ]?(?:name|id) | uid | pass | pwd | sslkey | auth | credentials? | sig | signature
+        r"(?-u: user | user[_\ ]?(?:name|id) | uid | pass | pwd | pw | sslkey | auth | credentials? | sig | signature
+        | hmac | jwt | otp | pin | session (?:[_-]?id)?
         | [a-z_-]* (?: passw(?:or)?d | token | secret )
         | key | {LOCK_KEY} | sharedaccesssignature
         | x-(?:amz|goog)-(?:signature|credential|security-token) )"
@@ -100,7 +106,7 @@ static PARAMETERS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
             r#""[^"\n]*"?|'[^'\n]*'?|\{[^}\n]*\}?|[^;\n]*"#,
         ),
         Rule::after(r"(?i)(?-u:\b)user[ ]id[ \t]*=[ \t]*", r"[^;\n]*"),
-        Rule::after(r"(?-u:\s)(?:-u|--user)[ \t=]+", r#"[^\s:"']+:\S+"#),
+        Rule::after("[?&]code=", "[A-Za-z0-9._~/-]{16,}"),
         // The first pair of a connection string: its value may hold spaces, the next pair tells.
         Rule::between(
             r"(?i)(?-u:\b)(?:password|pwd)[ \t]*=[ \t]*",
@@ -123,9 +129,13 @@ static TOKENS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
                 gh[opsur]_[A-Za-z0-9]{16,} | github_pat_[A-Za-z0-9_]{16,}
               | gl(?:pat|ptt|dt|rt|cbt|ft|soat|agent|oas)-[A-Za-z0-9_.-]{16,}
               | xox[abeprs]-[A-Za-z0-9-]{8,} | xapp-[A-Za-z0-9-]{8,}
-              | [sr]k_(?:live|test)_[A-Za-z0-9]{8,} | whsec_[A-Za-z0-9+/=]{16,}
+              | [sr]k_(?:live|test)_[A-Za-z0-9]{8,} | sq0(?:atp|csp)-[A-Za-z0-9_-]{16,} | whsec_[A-Za-z0-9+/=]{16,}
               | sk-[A-Za-z0-9_-]{16,}
-              | AIza[A-Za-z0-9_-]{30,} | ya29\.[A-Za-z0-9_-]{16,}
+              | AIza[A-Za-z0-9_-]{30,} | ya29\.[A-Za-z0-9_-]{16,} | GOCSPX-[A-Za-z0-9_-]{16,} | 1//0[A-Za-z0-9_-]{24,}
+              | gsk_[A-Za-z0-9]{20,} | xai-[A-Za-z0-9]{20,} | EAACEdEose0cBA[A-Za-z0-9]+ | [0-9]{8,10}:AA[A-Za-z0-9_-]{30,}
+              | dckr_pat_[A-Za-z0-9_-]{16,} | lin_api_[A-Za-z0-9]{16,} | ntn_[A-Za-z0-9]{16,} | figd_[A-Za-z0-9_-]{16,}
+              | secret_[A-Za-z0-9]{32,} | PMAK-[A-Za-z0-9-]{24,} | NRAK-[A-Z0-9]{20,} | dapi[a-f0-9]{32} | key-[0-9a-f]{32}
+              | SK[0-9a-f]{32} | [A-Za-z0-9]+\.atlasv1\.[A-Za-z0-9_=-]{20,} | AGE-SECRET-KEY-1[A-Z0-9]{20,}
               | npm_[A-Za-z0-9]{16,} | pypi-[A-Za-z0-9_-]{16,} | hf_[A-Za-z0-9]{16,}
               | SG\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}
               | hv[bsr]\.[A-Za-z0-9_-]{16,}
@@ -133,11 +143,15 @@ static TOKENS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
             )",
         ),
         // Addresses that are a secret.
-        Rule::after(r"(?i)hooks\.slack\.com/[a-z]+/|discord(?:app)?\.com/api/webhooks/", r#"[^\s"'<>]+"#),
+        Rule::after(
+            r"(?i)hooks\.slack\.com/[a-z]+/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/webhookb2/",
+            r#"[^\s"'<>]+"#,
+        ),
         Rule::after("/bot", r"[0-9]{6,}:[A-Za-z0-9_-]{16,}"),
         // Hashes of passwords.
         Rule::all(
-            r"\$2[abxy]\$[0-9]{2}\$[./A-Za-z0-9]{22,}|\$(?:argon2|scrypt|pbkdf2)[a-z0-9-]*\$[A-Za-z0-9$=,.+/-]+",
+            r"(?x)\$2[abxy]\$[0-9]{2}\$[./A-Za-z0-9]{22,}|\$(?:argon2|scrypt|pbkdf2)[a-z0-9-]*\$[A-Za-z0-9$=,.+/-]+
+              |\$(?:1|5|6|7|y|gy)\$[./A-Za-z0-9=,$]{8,}|\{S?SHA[0-9]*\}[A-Za-z0-9+/=]{16,}",
         ),
         Rule::all(r"(?-u:\b)(?:AKIA|ASIA|ABIA|ACCA|AROA|AIDA|AGPA|ANPA|AIPA)[A-Z0-9]{12,}"),
     ]

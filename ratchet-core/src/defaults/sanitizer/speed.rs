@@ -16,7 +16,10 @@ const PIECES: &[&str] = &[
     "eyJaaaaaaaa.", "AKIA", "sk-", "abcdefghijklmnop", "$argon2", "/bot123456:", "hooks.slack.com/a/", "4111 1111 1111 1111", "1234-1",
     "Key (", "Key (a)=(", ") already exists", "Failing row contains (", "invalid input value for a", "invalid input value for a: \"",
     "Duplicate entry '", "' for key", "Incorrect a ", "Incorrect a value: '", "Truncated incorrect A value: '", "dup key: {",
-    "keyValue: {", "duplicate key value is (", "identified by '",
+    "keyValue: {", "duplicate key value is (", "identified by '", "identified by ", "password for a", "Password(\"", "Secret {", "\", ",
+    "bearer ", "bearer token", "password is ", "token a1b2c3 ", "password%3D", "%22", "%3A%2F%2F", "%40", "token&quot;:", "password:\n  ",
+    "password: !!a ", "name: password", "value: ", "mysql ", "mysql -p", "sshpass ", "redis-cli -a ", " -u", " -U a%", "sqlplus a/", "a/b@//",
+    "pin: ", "pass: a", "contraseña: ", "$6$", "{SSHA}", "Private-Lines: 1\n", "a.atlasv1.", "12345678:AA",
 ];
 
 /// As many of a piece as make half of the longest text that is looked at.
