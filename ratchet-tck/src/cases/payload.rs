@@ -2,6 +2,7 @@
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
+use std::slice::from_ref;
 use std::time::Duration;
 
 use ratchet_api::store::{JobFilter, Loaded, PageRequest, ProgressReport};
@@ -116,7 +117,7 @@ pub async fn every_reader_gets_the_same_text(fx: Fixture) {
     let new = carrying(r#" {"b":1,"a":"\u0000","a":1e400} "#);
     let claim = writer.running(new.clone()).await;
 
-    let loaded = reader.store.load(&writer.owner, std::slice::from_ref(&claim)).await.expect("load answers");
+    let loaded = reader.store.load(&writer.owner, from_ref(&claim)).await.expect("load answers");
     let [Loaded::Job(loaded, _)] = &loaded[..] else { panic!("{loaded:?}") };
     assert_eq!(loaded.spec, new.spec);
     let page = reader.store.query_jobs(&JobFilter::default(), &PageRequest::first(10)).await;
@@ -356,7 +357,7 @@ pub async fn a_log_line_and_a_progress_message_come_back_as_they_were_sanitized(
         let line = NewLogLine { job: id, fence, level: LogLevel::Info, message: message.clone() };
         worker.store.append_logs(&[line]).await.expect("append_logs answers");
         let report = ProgressReport { id, fence, done: 1, total: None, message: Some(message.clone()) };
-        worker.store.report_progress(&[report.clone()]).await.expect("report_progress answers");
+        worker.store.report_progress(from_ref(&report)).await.expect("report_progress answers");
 
         let lines = reader.store.logs(id, None, 10).await.expect("logs answers");
         assert_eq!(lines.iter().map(|line| line.message.as_str()).collect::<Vec<_>>(), [message.as_str()]);
