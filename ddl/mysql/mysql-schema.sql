@@ -101,7 +101,7 @@ CREATE TABLE ratchet.scheduler_job_queue (
     status             VARCHAR(16) NOT NULL CHECK (status IN ('PENDING', 'RUNNING', 'PAUSED')),
     job_type           VARCHAR(16) NOT NULL,
     queue              VARCHAR(64) NOT NULL,
-    priority           SMALLINT NOT NULL,
+    priority           SMALLINT NOT NULL CHECK (priority BETWEEN 0 AND 4),
     scheduled_time     DATETIME(3) NOT NULL,
     business_key       VARCHAR(255),
     timeout_ms         BIGINT,
@@ -369,4 +369,4 @@ LEFT JOIN ratchet.scheduler_job_queue q ON q.job_id = j.job_id;
 
 -- Recorded as the migrator would have done. `cargo xtask fix` keeps the checksums.
 INSERT INTO ratchet.ratchet_schema_version (version, applied_at, description, checksum)
-VALUES ('001', UTC_TIMESTAMP(3), 'baseline', '9fce11e3d2d9189e0fa7046baf870c5ea3c26993e229de2856702eb9fcdc96c1');
+VALUES ('001', UTC_TIMESTAMP(3), 'baseline', '70a5e5b04057a3a9e70357b51bb61cb4f96af6f7da4d6c8f3e2cfb07a8cdd1c4');

@@ -87,7 +87,7 @@ CREATE TABLE ratchet.scheduler_job_queue (
     status             varchar(16) NOT NULL CHECK (status IN ('PENDING', 'RUNNING', 'PAUSED')),
     job_type           varchar(16) NOT NULL,
     queue              varchar(64) COLLATE "C" NOT NULL,
-    priority           smallint NOT NULL,
+    priority           smallint NOT NULL CHECK (priority BETWEEN 0 AND 4),
     scheduled_time     timestamptz(3) NOT NULL,
     business_key       varchar(255) COLLATE "C",
     timeout_ms         bigint,
@@ -347,4 +347,4 @@ LEFT JOIN ratchet.scheduler_job_queue q ON q.job_id = j.job_id;
 
 -- Recorded as the migrator would have done. `cargo xtask fix` keeps the checksums.
 INSERT INTO ratchet.ratchet_schema_version (version, applied_at, description, checksum)
-VALUES ('001', date_trunc('milliseconds', clock_timestamp()), 'baseline', '35fe069360c855767af649d80c01a09e866278e9a2a8027475e9b79d2a3a983e');
+VALUES ('001', date_trunc('milliseconds', clock_timestamp()), 'baseline', '5222f1146bd72203e86ab854e1127b1c50d4ede6f5c5d35534c0f5bd598a3f93');

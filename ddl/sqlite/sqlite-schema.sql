@@ -15,7 +15,7 @@ CREATE TABLE ratchet.ratchet_schema_version (
 -- The cold row: what was asked for, and how it ended. It has a rowid: rows are long, and a long row is cheaper to write
 -- and to write again when only numbers are compared on the way to it.
 CREATE TABLE ratchet.scheduler_job (
-    job_id                BLOB NOT NULL PRIMARY KEY,
+    job_id                BLOB NOT NULL PRIMARY KEY CHECK (length(job_id) = 16),
     job_type              TEXT NOT NULL,
     queue                 TEXT NOT NULL,
     priority              INTEGER NOT NULL DEFAULT 2 CHECK (priority BETWEEN 0 AND 4),
@@ -86,11 +86,11 @@ CREATE INDEX ratchet.idx_job_terminated ON ratchet.scheduler_job (terminated_at,
 -- The hot row: exists while the job lives, and holds all that a claim reads and an owner writes.
 -- No foreign key: the transaction that writes one row writes the other.
 CREATE TABLE ratchet.scheduler_job_queue (
-    job_id             BLOB NOT NULL PRIMARY KEY,
+    job_id             BLOB NOT NULL PRIMARY KEY CHECK (length(job_id) = 16),
     status             TEXT NOT NULL CHECK (status IN ('PENDING', 'RUNNING', 'PAUSED')),
     job_type           TEXT NOT NULL,
     queue              TEXT NOT NULL,
-    priority           INTEGER NOT NULL,
+    priority           INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 4),
     scheduled_time     INTEGER NOT NULL,
     business_key       TEXT,
     timeout_ms         INTEGER,
@@ -347,4 +347,4 @@ LEFT JOIN ratchet.scheduler_job_queue q ON q.job_id = j.job_id;
 
 -- Recorded as the migrator would have done. `cargo xtask fix` keeps the checksums.
 INSERT INTO ratchet.ratchet_schema_version (version, applied_at, description, checksum)
-VALUES ('001', CAST(round(unixepoch('subsec') * 1000) AS INTEGER), 'baseline', '911d310bf9b2ef870201c35f9dfa820d6ebc7c7cb0d488ff5017ca70c257a97e');
+VALUES ('001', CAST(round(unixepoch('subsec') * 1000) AS INTEGER), 'baseline', 'c7b1f8edc39a954fadcdfeb35feb6f6e9838a0920711de30d35be301a7e6a2fa');

@@ -115,7 +115,12 @@ impl Fence {
     /// The fence after the next change.
     #[must_use]
     pub const fn next(self) -> Self {
-        Self(self.0 + 1)
+        Self(self.0.saturating_add(1))
+    }
+
+    /// Whether nothing can raise it any more: only a foreign hand writes such a version.
+    pub const fn is_last(self) -> bool {
+        self.0 == i64::MAX
     }
 }
 
@@ -157,6 +162,12 @@ impl Owner {
             prefix.push(c);
         }
         Self(format!("{prefix}/{:032x}", rand::random::<u128>()))
+    }
+
+    /// Wraps what a row says about its owner, whatever that is: jobs of somebody who never was a node are recovered like
+    /// those of a dead one.
+    pub fn from_stored(text: impl Into<String>) -> Self {
+        Self(text.into())
     }
 
     /// The stored text.

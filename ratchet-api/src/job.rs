@@ -464,6 +464,9 @@ pub struct JobClaim {
     pub cancel_requested: bool,
     /// It was not to be started any more: commit [`End::Canceled`](crate::End::Canceled).
     pub expired: bool,
+    /// What is wrong with a row that cannot be read; the other fields say what could be read. Commit
+    /// [`End::DeadLetter`](crate::End::DeadLetter) with the class `CorruptRow`.
+    pub corrupt: Option<String>,
 }
 
 impl JobClaim {
@@ -491,6 +494,7 @@ impl JobClaim {
             edge_count: 0,
             cancel_requested: false,
             expired: false,
+            corrupt: None,
         }
     }
 
@@ -512,6 +516,7 @@ impl JobClaim {
             edge_count: job.edge_count,
             cancel_requested: job.status == JobStatus::Canceled,
             expired: job.spec.expires_at.is_some_and(|at| at <= now),
+            corrupt: None,
         }
     }
 }

@@ -194,6 +194,17 @@ macro_rules! names {
                 Ok(Self(text.into()))
             }
 
+            /// A name for people, of text from a row that may be damaged: what cannot stand in a name is replaced by `?`.
+            pub fn readable(text: &str) -> Self {
+                let refused: fn(char) -> bool = $refused;
+                let mut name: String = text.chars().map(|c| if refused(c) { '?' } else { c }).collect();
+                name.truncate(name.floor_char_boundary($max));
+                if name.is_empty() {
+                    name.push('?');
+                }
+                Self(name.into())
+            }
+
             /// The text.
             pub fn as_str(&self) -> &str {
                 &self.0

@@ -150,6 +150,32 @@ async fn an_ended_job_says_how_and_an_archived_one_that_it_is() {
 }
 
 #[tokio::test]
+async fn damaged_rows_are_shown_and_hide_no_others() {
+    let shop = Shop::open().await;
+    let (good, queue) = (shop.pending("pastry").await, shop.pending("bread").await);
+    let failed = shop.failed("CorruptRow: it cannot be read", 1).await[0];
+    let (parent, child) = shop.chain().await;
+    shop.damage("UPDATE scheduler_job_queue SET queue = x'ff' || '' WHERE job_id = ?", queue).await;
+    shop.damage("UPDATE scheduler_job SET target = '', max_retries = -1 WHERE job_id = ?", failed).await;
+    shop.damage("UPDATE scheduler_job SET backoff_policy = 'NOBODY' WHERE job_id = ?", parent).await;
+    shop.damage("UPDATE scheduler_node SET running = -1 WHERE node_id IS NOT ?", good).await;
+
+    let status = json(&shop.url, &["status"]);
+    assert!(each(&status["queues"], "name").contains(&"pastry".to_owned()), "{status}");
+    let groups = status["dead_letters"].to_string();
+    assert!(groups.contains("CorruptRow") && groups.contains(&failed.to_string()), "{groups}");
+    assert!(said(&shop.url, &["status"]).contains("CorruptRow"));
+
+    let told = told(&shop, failed);
+    for word in ["cannot be read", "target", "FAILED", "CorruptRow"] {
+        assert!(told.contains(word), "{word}: {told}");
+    }
+    assert_eq!(json(&shop.url, &["explain", &failed.to_string()])["result"], "FAILED");
+    assert!(!why(&shop, good).is_empty());
+    assert!(!why(&shop, child).is_empty(), "one of its parents cannot be read");
+}
+
+#[tokio::test]
 async fn maintenance_is_done_now_and_says_what_it_did() {
     let shop = Shop::open().await;
     let failed = shop.failed("the oven is cold", 3).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_api::store::{ClaimRequest, JobClaimStore, JobCrudStore, Loaded};
 use ratchet_api::{
-    BusinessKey, IdempotencyKey, Job, JobClaim, JobId, JobStatus, Owner, StoreError, StoreResult, Timestamp,
+    BusinessKey, IdempotencyKey, Job, JobClaim, JobId, Owner, StoreError, StoreResult, Timestamp,
 };
 
 use crate::MemoryStore;
@@ -32,7 +32,7 @@ impl JobClaimStore for MemoryStore {
     async fn owned(&self, owner: &Owner) -> StoreResult<Vec<JobClaim>> {
         Ok(self.transaction(|state, now| {
             let held = state.jobs.values().filter(|row| row.is_held_by(owner));
-            held.map(|row| JobClaim::of(&row.view(), now)).collect()
+            held.map(|row| row.claim(now)).collect()
         }))
     }
 }
@@ -61,10 +61,7 @@ impl State {
             if !row.is_unblocked() || row.job.scheduled_time > now {
                 continue;
             }
-            row.enter(JobStatus::Running);
-            row.job.picked_by = Some(owner.clone());
-            row.job.picked_at = Some(now);
-            claims.push(JobClaim::of(&row.job, now));
+            claims.push(row.pick(owner, now));
         }
         claims
     }

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use ratchet_api::store::{CancelVerdict, JobTerminalStore, Target};
 use ratchet_api::{
-    EdgeState, Effect, End, Ending, Execution, ExecutionResult, HandBackReason, JobId, JobStatus, Limits,
-    Outcome, Owner, Recorded, Run, Sanitized, StoreResult, Timestamp, Verdict,
+    EdgeState, Effect, End, Ending, Execution, ExecutionResult, Fingerprint, HandBackReason, JobId,
+    JobStatus, Limits, Outcome, Owner, Recorded, Run, Sanitized, StoreResult, Timestamp, Verdict,
 };
 
 use crate::MemoryStore;
@@ -101,6 +101,15 @@ impl State {
         };
         self.record(owner, outcome, result, now);
         self.end(outcome.id, status, ending, now, led_to);
+    }
+
+    /// Ends a job as FAILED that nobody can run: its row is damaged.
+    pub(crate) fn end_corrupt(&mut self, id: JobId, now: Timestamp) {
+        let Some(row) = self.jobs.get_mut(&id) else { return };
+        let error = "CorruptRow: the row cannot be read";
+        row.job.last_error = Some(error.to_owned());
+        row.fingerprint = Some(Fingerprint::of("", "CorruptRow", error));
+        self.end(id, JobStatus::Failed, Ending::at(now), now, &mut Recorded::default());
     }
 
     /// The job waits again.

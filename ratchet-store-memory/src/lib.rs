@@ -72,12 +72,18 @@ impl MemoryStore {
         Self { clock, ..self.clone() }
     }
 
-    /// Makes the description of a job unreadable, as a foreign hand could in a database. For the conformance suite.
+    /// Damages a job as a foreign hand could in a database: `how` is the name of a `ratchet_tck::Spoil`.
     #[doc(hidden)]
-    pub fn spoil(&self, job: JobId, problem: &str) {
-        if let Some(row) = self.lock().jobs.get_mut(&job) {
-            row.unreadable = Some(problem.to_owned());
-        }
+    pub fn spoil(&self, job: JobId, how: &str) {
+        self.transaction(|state, now| match (how, state.jobs.get_mut(&job)) {
+            (_, None) => {}
+            // Nothing here can be without its queue state, and what that leads to is done at once.
+            ("QueueStateGone", Some(_)) => state.end_corrupt(job, now),
+            (_, Some(row)) => {
+                row.unreadable = Some(how.to_owned());
+                row.unreachable = matches!(how, "Priority" | "QueueName");
+            }
+        });
     }
 
     /// Runs one call as a transaction: alone, and at one instant.

@@ -131,7 +131,7 @@ impl State {
         for (row, robbed) in orphaned.take(limit) {
             row.enter(JobStatus::Running);
             row.job.picked_by = Some(to.clone());
-            claims.push(JobClaim::of(&row.view(), now));
+            claims.push(row.claim(now));
             if let Some(node) = self.nodes.get_mut(&robbed) {
                 node.reaped = true;
             }

@@ -27,8 +27,13 @@ impl RecurringStore for MemoryStore {
     async fn due_recurring(&self, limit: usize) -> StoreResult<Vec<Job>> {
         Ok(self.transaction(|state, now| {
             let fire = |row: &Row| row.job.recurrence.as_ref().and_then(|recurrence| recurrence.next_fire);
-            let mut due: Vec<_> =
-                state.active_masters().filter(|row| fire(row).is_some_and(|at| at <= now)).collect();
+            let is_due = |row: &&Row| fire(row).is_some_and(|at| at <= now);
+            let corrupt = |row: &&Row| is_due(row) && row.unreadable.is_some();
+            let corrupt: Vec<_> = state.active_masters().filter(corrupt).map(|row| row.job.spec.id).collect();
+            for id in corrupt {
+                state.end_corrupt(id, now);
+            }
+            let mut due: Vec<_> = state.active_masters().filter(is_due).collect();
             due.sort_by_key(|row| (fire(row), row.job.spec.id));
             due.into_iter().take(limit).map(Row::view).collect()
         }))
@@ -95,6 +100,15 @@ impl State {
 impl JobBatchStatusStore for MemoryStore {
     async fn pick_up(&self, owner: &Owner, jobs: &[JobId]) -> StoreResult<Vec<JobClaim>> {
         Ok(self.transaction(|state, now| state.take(owner, jobs, now)))
+    }
+
+    async fn pick_up_unreachable(&self, owner: &Owner, limit: usize) -> StoreResult<Vec<JobClaim>> {
+        Ok(self.transaction(|state, now| {
+            let limit = if state.is_alive(owner, now) { limit } else { 0 };
+            let unreachable = |row: &&mut Row| row.unreachable && row.job.status == JobStatus::Pending;
+            let rows = state.jobs.values_mut().filter(unreachable).take(limit);
+            rows.map(|row| row.pick(owner, now)).collect()
+        }))
     }
 
     async fn report_progress(&self, reports: &[ProgressReport]) -> StoreResult<Vec<bool>> {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use ratchet_api::{
     ArchivedJob, Batch, BatchId, BatchProgress, BusinessKey, DlqAlert, Edge, EdgeState, Ending, Execution,
-    Fence, Fingerprint, IdempotencyKey, Job, JobId, JobStatus, LockName, LogLine, Node, Owner, QueueName,
-    Recorded, ResourceLimit, ResourceName, Timestamp,
+    Fence, Fingerprint, IdempotencyKey, Job, JobClaim, JobId, JobStatus, LockName, LogLine, Node, Owner,
+    QueueName, Recorded, ResourceLimit, ResourceName, Timestamp,
 };
 
 /// Everything that is stored.
@@ -48,8 +48,10 @@ pub(crate) struct Row {
     pub(crate) set_aside: Option<Ending>,
     /// Groups dead letters.
     pub(crate) fingerprint: Option<Fingerprint>,
-    /// Why the description cannot be read.
+    /// Why the row cannot be read.
     pub(crate) unreadable: Option<String>,
+    /// No claim can ask for it.
+    pub(crate) unreachable: bool,
 }
 
 pub(crate) struct BatchRow {
@@ -77,6 +79,7 @@ impl Row {
             set_aside: None,
             fingerprint: None,
             unreadable: None,
+            unreachable: false,
         }
     }
 
@@ -104,7 +107,25 @@ impl Row {
 
     /// Whether it could be claimed once its time has come.
     pub(crate) fn is_unblocked(&self) -> bool {
-        self.job.status == JobStatus::Pending && self.job.blocked_by == 0 && !self.is_master()
+        self.job.status == JobStatus::Pending
+            && self.job.blocked_by == 0
+            && !self.is_master()
+            && !self.unreachable
+    }
+
+    /// The claim of a running job.
+    pub(crate) fn claim(&self, now: Timestamp) -> JobClaim {
+        let mut claim = JobClaim::of(&self.view(), now);
+        claim.corrupt.clone_from(&self.unreadable);
+        claim
+    }
+
+    /// Becomes `owner`'s.
+    pub(crate) fn pick(&mut self, owner: &Owner, now: Timestamp) -> JobClaim {
+        self.enter(JobStatus::Running);
+        self.job.picked_by = Some(owner.clone());
+        self.job.picked_at = Some(now);
+        self.claim(now)
     }
 
     /// Whether `owner` holds it.

@@ -136,7 +136,7 @@ impl MongoStore {
         now.max(before)
     }
 
-    /// Reads documents and decodes each.
+    /// Reads documents and decodes each. One that cannot be read is logged and hides no other.
     pub(crate) async fn find<T: DeserializeOwned>(
         &self,
         op: &'static str,
@@ -146,10 +146,10 @@ impl MongoStore {
     ) -> StoreResult<Vec<T>> {
         let raw: Vec<_> =
             from.find(filter).with_options(options).await.during(op)?.try_collect().await.during(op)?;
-        raw.iter().map(|raw| decode(op, raw)).collect()
+        Ok(readable(op, &raw))
     }
 
-    /// Runs a pipeline and decodes what comes out.
+    /// Runs a pipeline and decodes what comes out, likewise.
     pub(crate) async fn aggregate<T: DeserializeOwned>(
         &self,
         op: &'static str,
@@ -158,7 +158,7 @@ impl MongoStore {
     ) -> StoreResult<Vec<T>> {
         let cursor = from.aggregate(pipeline).with_type::<RawDocumentBuf>().await.during(op)?;
         let rows: Vec<RawDocumentBuf> = cursor.try_collect().await.during(op)?;
-        rows.iter().map(|row| decode(op, row)).collect()
+        Ok(readable(op, &rows))
     }
 
     /// The newest that the primary has, on a majority or not: for a look that decides nothing.
@@ -172,7 +172,7 @@ impl MongoStore {
         let cursor =
             from.aggregate(pipeline).with_options(options).with_type::<RawDocumentBuf>().await.during(op)?;
         let rows: Vec<RawDocumentBuf> = cursor.try_collect().await.during(op)?;
-        rows.iter().map(|row| decode(op, row)).collect()
+        Ok(readable(op, &rows))
     }
 
     /// Many single-document updates in one round trip. Answers how many documents they found.
@@ -191,6 +191,11 @@ impl MongoStore {
         let reply = self.database.run_command(command).await.during(op)?;
         matched(op, &reply)
     }
+}
+
+fn readable<T: DeserializeOwned>(op: &'static str, rows: &[RawDocumentBuf]) -> Vec<T> {
+    let unreadable = |error: &StoreError| tracing::error!(op, %error, "a document cannot be read");
+    rows.iter().filter_map(|row| decode(op, row).inspect_err(unreadable).ok()).collect()
 }
 
 /// How many documents an update command found, if nothing was refused.

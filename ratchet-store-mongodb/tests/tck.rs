@@ -94,15 +94,30 @@ async fn empty(database: &Database) -> mongodb::error::Result<()> {
 }
 
 async fn spoil(name: String, job: JobId, how: Spoil) -> StoreResult<()> {
-    let field = match how {
-        Spoil::UnknownType => "spec.job_type",
-        Spoil::UnknownBackoff => "spec.backoff",
+    let damage = match how {
+        Spoil::UnknownType => doc! { "$set": { "spec.job_type": "NONSENSE" } },
+        Spoil::UnknownBackoff => doc! { "$set": { "spec.backoff": "NONSENSE" } },
+        Spoil::QueueState => doc! { "$set": { "attempts": "NONSENSE" } },
+        Spoil::LastVersion => doc! { "$set": { "fence": i64::MAX } },
+        Spoil::QueueStateGone => doc! { "$unset": { "queue": "" } },
+        Spoil::Priority => doc! { "$set": { "queue.priority": 7 } },
+        Spoil::QueueName => {
+            let jobs = database(&name).await?.collection::<Document>("scheduler_job");
+            let live = doc! { "_id": id(job), "queue": { "$exists": true } };
+            let queue = doc! { "$set": { "queue.name": "" } };
+            jobs.update_one(live, queue).await.map_err(|error| trouble(&error))?;
+            doc! { "$set": { "spec.queue": "" } }
+        }
+        Spoil::TargetName => doc! { "$set": { "spec.call.target": "" } },
     };
     let jobs = database(&name).await?.collection::<Document>("scheduler_job");
-    let id = Uuid::from_bytes(job.as_uuid().into_bytes());
-    let spoiled = jobs.update_one(doc! { "_id": id }, doc! { "$set": { field: "NONSENSE" } }).await;
+    let spoiled = jobs.update_one(doc! { "_id": id(job) }, damage).await;
     assert_eq!(spoiled.map_err(|error| trouble(&error))?.modified_count, 1, "job {job} exists");
     Ok(())
+}
+
+fn id(job: JobId) -> Uuid {
+    Uuid::from_bytes(job.as_uuid().into_bytes())
 }
 
 fn main() -> ExitCode {

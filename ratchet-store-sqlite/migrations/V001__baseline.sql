@@ -3,7 +3,7 @@
 -- The cold row: what was asked for, and how it ended. It has a rowid: rows are long, and a long row is cheaper to write
 -- and to write again when only numbers are compared on the way to it.
 CREATE TABLE ratchet.scheduler_job (
-    job_id                BLOB NOT NULL PRIMARY KEY,
+    job_id                BLOB NOT NULL PRIMARY KEY CHECK (length(job_id) = 16),
     job_type              TEXT NOT NULL,
     queue                 TEXT NOT NULL,
     priority              INTEGER NOT NULL DEFAULT 2 CHECK (priority BETWEEN 0 AND 4),
@@ -74,11 +74,11 @@ CREATE INDEX ratchet.idx_job_terminated ON ratchet.scheduler_job (terminated_at,
 -- The hot row: exists while the job lives, and holds all that a claim reads and an owner writes.
 -- No foreign key: the transaction that writes one row writes the other.
 CREATE TABLE ratchet.scheduler_job_queue (
-    job_id             BLOB NOT NULL PRIMARY KEY,
+    job_id             BLOB NOT NULL PRIMARY KEY CHECK (length(job_id) = 16),
     status             TEXT NOT NULL CHECK (status IN ('PENDING', 'RUNNING', 'PAUSED')),
     job_type           TEXT NOT NULL,
     queue              TEXT NOT NULL,
-    priority           INTEGER NOT NULL,
+    priority           INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 4),
     scheduled_time     INTEGER NOT NULL,
     business_key       TEXT,
     timeout_ms         INTEGER,

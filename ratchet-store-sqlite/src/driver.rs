@@ -195,8 +195,9 @@ impl Cells {
     }
 
     fn json<T: DeserializeOwned>(&self, column: &str) -> Result<Option<T>, Problem> {
-        let text: Option<&str> = self.cell(column, "TEXT")?;
-        Ok(text.map(serde_json::from_str).transpose()?)
+        // Bytes that are no UTF-8 may stand in one of many texts, and must not hide the others.
+        let text: Option<&[u8]> = self.cell(column, "TEXT")?;
+        Ok(text.map(|text| serde_json::from_str(&String::from_utf8_lossy(text))).transpose()?)
     }
 }
 

@@ -5,8 +5,10 @@
 //! blanks, and with all `rows` as one JSON array of arrays. A row that ends early ends with nulls: it
 //! has nothing in its rare columns.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
+use std::str::Utf8Chunk;
 use std::sync::Arc;
 
 use ratchet_api::Timestamp;
@@ -30,14 +32,43 @@ enum Cell {
     Null,
     Int(i64),
     Text(String),
+    /// Something that no column holds, unless a foreign hand wrote it.
+    Damaged,
 }
 
+/// Stands for bytes that are no UTF-8, in an answer that has some: Unicode says that it is no character.
+const NOT_UTF8: char = '\u{10ffff}';
+
 /// Unpacks an answer.
-pub(crate) fn unpack(names: &str, rows: &str) -> Result<Vec<PackedRow>, serde_json::Error> {
+pub(crate) fn unpack(names: &str, rows: &[u8]) -> Result<Vec<PackedRow>, serde_json::Error> {
+    let rows: Vec<Vec<Cell>> = match std::str::from_utf8(rows) {
+        Ok(rows) => serde_json::from_str(rows)?,
+        // SQLite keeps any bytes as text; they damage their own cell.
+        Err(_) => {
+            let marked: String = rows.utf8_chunks().map(|chunk| marked(&chunk)).collect();
+            let mut rows: Vec<Vec<Cell>> = serde_json::from_str(&marked)?;
+            rows.iter_mut().flatten().for_each(Cell::tell_damage);
+            rows
+        }
+    };
     let places = names.split_whitespace().enumerate().map(|(place, name)| (name.to_owned(), place));
     let places = Arc::new(places.collect::<Places>());
-    let rows: Vec<Vec<Cell>> = serde_json::from_str(rows)?;
     Ok(rows.into_iter().map(|cells| PackedRow { places: Arc::clone(&places), cells }).collect())
+}
+
+fn marked<'t>(chunk: &Utf8Chunk<'t>) -> Cow<'t, str> {
+    match chunk.invalid() {
+        [] => Cow::Borrowed(chunk.valid()),
+        _ => Cow::Owned(format!("{}{NOT_UTF8}", chunk.valid())),
+    }
+}
+
+impl Cell {
+    fn tell_damage(&mut self) {
+        if matches!(self, Self::Text(text) if text.contains(NOT_UTF8)) {
+            *self = Self::Damaged;
+        }
+    }
 }
 
 impl PackedRow {
@@ -60,7 +91,7 @@ impl Row for PackedRow {
         match self.cell(column)? {
             Cell::Null => Ok(None),
             Cell::Int(int) => Ok(Some(*int)),
-            Cell::Text(_) => Err(format!("{column}: text where a number belongs").into()),
+            Cell::Text(_) | Cell::Damaged => Err(format!("{column}: no number where one belongs").into()),
         }
     }
 
@@ -68,7 +99,7 @@ impl Row for PackedRow {
         match self.cell(column)? {
             Cell::Null => Ok(None),
             Cell::Text(text) => Ok(Some(text)),
-            Cell::Int(_) => Err(format!("{column}: a number where text belongs").into()),
+            Cell::Int(_) | Cell::Damaged => Err(format!("{column}: no text where it belongs").into()),
         }
     }
 
@@ -120,8 +151,12 @@ impl Visitor<'_> for CellVisitor {
         Ok(Cell::Int(int))
     }
 
-    fn visit_u64<E: serde::de::Error>(self, int: u64) -> Result<Cell, E> {
-        i64::try_from(int).map(Cell::Int).map_err(|_| E::custom("a number that no column holds"))
+    fn visit_u64<E>(self, int: u64) -> Result<Cell, E> {
+        Ok(i64::try_from(int).map_or(Cell::Damaged, Cell::Int))
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Cell, E> {
+        Ok(Cell::Damaged)
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Cell, E> {
@@ -141,7 +176,7 @@ mod tests {
     fn rows_are_read_by_the_names_of_their_columns() {
         let id = Uuid::from_u128(0xab);
         let json = r#"[["000000000000000000000000000000AB",1,-5,"a\u0000\"b\"","[\"x\"]"],[null,0]]"#;
-        let rows = unpack("job_id held\n     n text tags", json).expect("an answer");
+        let rows = unpack("job_id held\n     n text tags", json.as_bytes()).expect("an answer");
         assert_eq!(rows.len(), 2);
         assert_eq!(rows[0].id("job_id").ok(), Some(Some(id)));
         assert_eq!(rows[0].flag("held").ok(), Some(Some(true)));
@@ -154,11 +189,20 @@ mod tests {
 
     #[test]
     fn a_cell_of_another_type_and_one_that_is_not_there_are_problems() {
-        let rows = unpack("a b", r#"[["x",2]]"#).expect("an answer");
+        let rows = unpack("a b", br#"[["x",2]]"#).expect("an answer");
         assert!(rows[0].int("a").is_err());
         assert!(rows[0].text("b").is_err());
         assert!(rows[0].flag("b").is_err());
         assert!(rows[0].id("a").is_err());
         assert!(rows[0].text("c").is_err());
+    }
+
+    #[test]
+    fn bytes_that_are_no_utf8_damage_their_own_cell() {
+        let rows = unpack("a b", b"[[\"x\xffy\",\"good\"],[\"\xf4\x8f\xbf\xbe\",1e30]]").expect("an answer");
+        assert!(rows[0].text("a").is_err());
+        assert_eq!(rows[0].text("b").ok(), Some(Some("good")));
+        assert_eq!(rows[1].text("a").ok(), Some(Some("\u{10fffe}")));
+        assert!(rows[1].int("b").is_err());
     }
 }

@@ -37,6 +37,18 @@ pub enum Spoil {
     UnknownType,
     /// The backoff policy becomes a word that nobody knows.
     UnknownBackoff,
+    /// Something that a claim reads of the queue state becomes what no store writes.
+    QueueState,
+    /// The version becomes the greatest that a row can hold.
+    LastVersion,
+    /// The queue state is deleted.
+    QueueStateGone,
+    /// The priority becomes 7, which no claim asks for.
+    Priority,
+    /// The name of the queue becomes empty, wherever it is stored.
+    QueueName,
+    /// The name of the target becomes empty.
+    TargetName,
 }
 
 impl Namespace {
@@ -55,7 +67,7 @@ impl Namespace {
         self
     }
 
-    /// Damages the description of a stored job (not its queue state), so that the suite can see what a reader makes of it.
+    /// Damages a stored job behind the store's back, so that the suite can see what becomes of it and of the others.
     #[must_use]
     pub fn on_spoil<F>(mut self, spoil: impl Fn(JobId, Spoil) -> F + Send + Sync + 'static) -> Self
     where

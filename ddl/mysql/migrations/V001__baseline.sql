@@ -85,7 +85,7 @@ CREATE TABLE ratchet.scheduler_job_queue (
     status             VARCHAR(16) NOT NULL CHECK (status IN ('PENDING', 'RUNNING', 'PAUSED')),
     job_type           VARCHAR(16) NOT NULL,
     queue              VARCHAR(64) NOT NULL,
-    priority           SMALLINT NOT NULL,
+    priority           SMALLINT NOT NULL CHECK (priority BETWEEN 0 AND 4),
     scheduled_time     DATETIME(3) NOT NULL,
     business_key       VARCHAR(255),
     timeout_ms         BIGINT,

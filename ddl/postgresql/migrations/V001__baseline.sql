@@ -75,7 +75,7 @@ CREATE TABLE ratchet.scheduler_job_queue (
     status             varchar(16) NOT NULL CHECK (status IN ('PENDING', 'RUNNING', 'PAUSED')),
     job_type           varchar(16) NOT NULL,
     queue              varchar(64) COLLATE "C" NOT NULL,
-    priority           smallint NOT NULL,
+    priority           smallint NOT NULL CHECK (priority BETWEEN 0 AND 4),
     scheduled_time     timestamptz(3) NOT NULL,
     business_key       varchar(255) COLLATE "C",
     timeout_ms         bigint,

@@ -38,6 +38,16 @@ pub trait JobBatchStatusStore: Send + Sync + 'static {
     /// - `pick_up.same_rules`: the rules of `claim` hold, for the named jobs only and whatever their queue's pause.
     async fn pick_up(&self, owner: &Owner, jobs: &[JobId]) -> StoreResult<Vec<JobClaim>>;
 
+    /// Takes up to `limit` live jobs whose rows no claim and no recovery will ever find, so that their owner records
+    /// their end. May read every live job: for maintenance, not for each poll.
+    ///
+    /// # Contract
+    /// - `unreachable.taken`: a PENDING job whose queue or priority no claim can ask for becomes RUNNING for `owner`
+    ///   under a raised fence and is marked `corrupt` with what is wrong.
+    /// - `unreachable.only`: a job that a claim could take now or later is left alone.
+    /// - `unreachable.lease`: an owner without a running lease gets nothing.
+    async fn pick_up_unreachable(&self, owner: &Owner, limit: usize) -> StoreResult<Vec<JobClaim>>;
+
     /// Notes how far running jobs are; `false` for each that is no longer held under its fence.
     ///
     /// # Contract

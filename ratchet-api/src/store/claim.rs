@@ -49,12 +49,15 @@ pub trait JobClaimStore: JobTerminalStore {
     /// - `claim.queue`: only the queues that were asked for are looked at, and none that is paused.
     /// - `claim.lease`: an owner without a running lease gets nothing.
     /// - `claim.expired`: a job past its `expires_at` is claimed like any other and marked `expired`.
+    /// - `claim.corrupt`: a row that cannot be read, or whose fence cannot be raised, is claimed like any other and
+    ///   marked `corrupt` with what is wrong, so that its owner records its end; it hides no other.
     async fn claim(&self, request: &ClaimRequest) -> StoreResult<Vec<JobClaim>>;
 
     /// Every job that `owner` holds: after a claim whose reply was lost, and once per lease.
     ///
     /// # Contract
     /// - `owned.all`: exactly the RUNNING jobs of this owner, with their present fences, lowest id first.
+    /// - `owned.corrupt`: one of them whose row cannot be read is marked `corrupt` and hides no other.
     async fn owned(&self, owner: &Owner) -> StoreResult<Vec<JobClaim>>;
 
     /// Records outcomes, then claims. A store may do both in one transaction; the default does them in turn.

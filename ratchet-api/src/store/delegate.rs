@@ -123,6 +123,7 @@ macro_rules! __delegate_part {
     (JobBatchStatusStore, $store:ty, $inner:ident) => {
         $crate::__delegate_methods!($store, $inner, JobBatchStatusStore {
             pick_up(owner: &$crate::Owner, jobs: &[$crate::JobId]) -> Vec<$crate::JobClaim>;
+            pick_up_unreachable(owner: &$crate::Owner, limit: usize) -> Vec<$crate::JobClaim>;
             report_progress(reports: &[$crate::store::ProgressReport]) -> Vec<bool>;
             cancel_recurring_by_key(key: &$crate::BusinessKey, reason: &$crate::Sanitized) -> u64;
             cancel_recurring_by_tag(tag: &$crate::Tag, reason: &$crate::Sanitized) -> u64;

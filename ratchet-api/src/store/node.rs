@@ -51,6 +51,7 @@ pub trait NodeStore: Send + Sync + 'static {
     ///   nothing was moved is left as it was.
     /// - `recover.disjoint`: two recoverers never get the same job, and a commit that won the race stays.
     /// - `recover.alive`: a `to` without a running lease gets nothing.
+    /// - `recover.corrupt`: a job whose row cannot be read is moved like any other, marked `corrupt`, and hides no other.
     async fn recover(&self, dead: &[Owner], to: &Owner, limit: usize) -> StoreResult<Vec<JobClaim>>;
 
     /// A node that stops takes itself off the list; `false` if it still holds jobs and therefore stays.

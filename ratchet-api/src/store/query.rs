@@ -176,12 +176,16 @@ pub trait JobQueryStore: Send + Sync + 'static {
     ///
     /// # Contract
     /// - `query.health`: counts are those of the jobs at one moment; blocked jobs are never ready.
+    /// - `query.health_corrupt`: a queue whose name no job could have been given is listed by
+    ///   [`QueueName::readable`], and no row keeps others from being counted.
     async fn queue_health(&self) -> StoreResult<Vec<(QueueName, QueueHealth)>>;
 
     /// Dead letters by fingerprint, most first, at most `limit` groups.
     ///
     /// # Contract
     /// - `query.dead_letters`: every FAILED job is counted in exactly one group.
+    /// - `query.dead_letters_corrupt`: a target that no job could have been given is shown by [`TargetName::readable`],
+    ///   and hides no other group.
     async fn dead_letters(&self, limit: usize) -> StoreResult<Vec<DeadLetterGroup>>;
 
     /// Recurring masters that have not ended, by key.

@@ -52,5 +52,7 @@ pub trait RecurringStore: Send + Sync + 'static {
     ///
     /// # Contract
     /// - `recurring.due`: only masters that are active and due by the store's clock, earliest fire first.
+    /// - `recurring.corrupt`: a due master that cannot be read is FAILED from then on with the error class `CorruptRow`,
+    ///   its key is free, and it hides no other, whatever the limit.
     async fn due_recurring(&self, limit: usize) -> StoreResult<Vec<Job>>;
 }

@@ -59,6 +59,9 @@ pub trait JobTerminalStore: Send + Sync + 'static {
     /// - `commit.once`: sending a recorded outcome again answers `AlreadyRecorded` and does nothing twice, except for a
     ///   hand-back without a run, which leaves no trace to know it by and answers `LeaseLost`.
     /// - `commit.isolated`: an outcome that is not recorded never affects its neighbours.
+    /// - `commit.corrupt`: a dead letter is recorded for a row that cannot be read as for any other, and what can be read
+    ///   stays. A job whose queue state is gone answers `LeaseLost`, never an error: it is FAILED with the error class
+    ///   `CorruptRow` from then on.
     /// - `commit.fence_raised`: a recorded outcome raises the fence by one.
     /// - `commit.succeeded`: the job is SUCCEEDED with its result byte for byte, its timing, no owner, no pick-up time
     ///   and no error.

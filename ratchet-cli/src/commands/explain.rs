@@ -7,10 +7,12 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use ratchet_api::options::StoreOptions;
 use ratchet_api::store::{ArchiveFilter, JobFilter, JobStore, PageRequest, QueueHealth};
-use ratchet_api::{ArchivedJob, BatchId, Edge, EdgeState, Job, JobId, JobStatus, Timestamp};
+use ratchet_api::{
+    ArchivedJob, BatchId, Edge, EdgeState, Job, JobId, JobStatus, StoreError, StoreErrorKind, Timestamp,
+};
 
 use crate::output::Output;
-use crate::output::explain::{Ahead, Explanation, Facts, Holder, Parent, Resource};
+use crate::output::explain::{Ahead, Explanation, Facts, Holder, Parent, Resource, Unreadable};
 use crate::store::Place;
 
 /// The most jobs of a queue that are compared with a job, and how many are read at once.
@@ -30,7 +32,15 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) -> Result<ExitCode> {
     let (client, id) = (place.open().await?, arguments.id);
     let store = client.store();
-    let Some(job) = store.find(&[id]).await?.pop().flatten() else {
+    let found = match store.find(&[id]).await {
+        Err(error) if error.kind() == StoreErrorKind::Corrupt => {
+            let attempt = store.executions(id).await?.pop();
+            output.show(&Unreadable::of(id, &error, attempt))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        found => found?.pop().flatten(),
+    };
+    let Some(job) = found else {
         match archived(store, id).await? {
             Some(job) => bail!("job {id} was archived at {}; it ended as {}", job.archived_at, job.status),
             None => bail!("there is no job {id}; it may have been deleted"),
@@ -70,7 +80,7 @@ async fn gather(store: &dyn JobStore, job: Job) -> Result<Facts> {
 async fn parents(store: &dyn JobStore, edges: Vec<Edge>) -> Result<Vec<Parent>> {
     let open: Vec<_> = edges.into_iter().filter(|edge| edge.state == EdgeState::Open).collect();
     let ids: Vec<_> = open.iter().map(|edge| edge.parent).collect();
-    let jobs = store.find(&ids).await?;
+    let jobs = find_readable(store, &ids).await?;
     let parent = |(edge, job): (Edge, Option<Job>)| Parent {
         job: edge.parent,
         status: job.map(|job| job.status),
@@ -79,11 +89,28 @@ async fn parents(store: &dyn JobStore, edges: Vec<Edge>) -> Result<Vec<Parent>> 
     Ok(open.into_iter().zip(jobs).map(parent).collect())
 }
 
+/// Jobs; `None` also for each whose row cannot be read, which hides no other.
+async fn find_readable(store: &dyn JobStore, ids: &[JobId]) -> Result<Vec<Option<Job>>> {
+    let is_corrupt = |error: &StoreError| error.kind() == StoreErrorKind::Corrupt;
+    match store.find(ids).await {
+        Err(error) if is_corrupt(&error) => {}
+        found => return Ok(found?),
+    }
+    let mut jobs = Vec::with_capacity(ids.len());
+    for id in ids {
+        jobs.push(match store.find(&[*id]).await {
+            Err(error) if is_corrupt(&error) => None,
+            found => found?.pop().flatten(),
+        });
+    }
+    Ok(jobs)
+}
+
 async fn resource(store: &dyn JobStore, job: &Job) -> Result<Option<Resource>> {
     let Some(name) = job.spec.resource.clone() else { return Ok(None) };
     let used = store.resources().await?.into_iter().find(|used| used.limit.name == name);
     let Some(used) = used else { return Ok(Some(Resource { name, limit: None, holders: Vec::new() })) };
-    let jobs = store.find(&used.holders).await?.into_iter().flatten();
+    let jobs = find_readable(store, &used.holders).await?.into_iter().flatten();
     let mut nodes: HashMap<_, _> = jobs.map(|job| (job.spec.id, job.picked_by)).collect();
     let holders = used.holders.iter().filter(|holder| **holder != job.spec.id);
     let holders = holders.map(|job| Holder { job: *job, node: nodes.remove(job).flatten() }).collect();

@@ -167,6 +167,14 @@ impl Shop {
         (running, failed)
     }
 
+    /// Writes into rows what no store writes.
+    pub(crate) async fn damage(&self, damage: &'static str, job: JobId) {
+        let mut file = SqliteConnection::connect(&format!("sqlite:{}", self.url)).await.unwrap();
+        sqlx::raw_sql("PRAGMA ignore_check_constraints = on").execute(&mut file).await.unwrap();
+        let damaged = sqlx::query(damage).bind(job.as_uuid()).execute(&mut file).await.unwrap();
+        assert_eq!(damaged.rows_affected(), 1, "{damage}");
+    }
+
     /// Pretends that a newer program migrated the file.
     pub(crate) async fn came_from_the_future(&self) {
         let mut file = SqliteConnection::connect(&format!("sqlite:{}", self.url)).await.unwrap();

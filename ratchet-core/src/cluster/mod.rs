@@ -5,3 +5,4 @@ pub(crate) mod lease;
 mod pace;
 pub(crate) mod recovery;
 mod skew;
+pub(crate) mod unreachable;

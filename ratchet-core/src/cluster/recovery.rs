@@ -11,7 +11,7 @@ use tracing::Instrument as _;
 
 use crate::engine::{Engine, retry_while_leased};
 use crate::running::Running;
-use crate::task::{Stop, bury, settle_unrun};
+use crate::task::{Stop, bury, bury_corrupt, settle_unrun};
 
 /// What becomes of a job whose node died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ pub(crate) fn begin(engine: &Engine, claims: Vec<JobClaim>) -> Vec<(Running, Job
     claims.into_iter().map(|claim| (engine.running.begin(claim.id, claim.fence), claim)).collect()
 }
 
-/// Ends each of these attempts, of which nobody knows how far they came.
+/// Ends each of these attempts, of which nobody knows how far they came. A job whose row cannot be read ends for good.
 pub(crate) async fn settle(engine: &Engine, taken: Vec<(Running, JobClaim)>, reason: HandBackReason) {
     let end = |(running, claim): (Running, JobClaim)| {
         let span = tracing::error_span!("job", job = %claim.id, node = %engine.owner);
@@ -119,6 +119,9 @@ pub(crate) async fn settle(engine: &Engine, taken: Vec<(Running, JobClaim)>, rea
 async fn end(engine: &Engine, running: &Running, claim: &JobClaim, reason: HandBackReason) {
     // An attempt of an earlier life of this node may not have ended yet.
     running.turn().await;
+    if let Some(problem) = &claim.corrupt {
+        return bury_corrupt(engine, claim, problem).await;
+    }
     match fate(claim, reason, engine.options.node.crash_limit) {
         Fate::Canceled => {
             settle_unrun(engine, claim, Stop::Canceled("cancelled while it ran on a node that died")).await;

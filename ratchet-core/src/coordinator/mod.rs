@@ -12,6 +12,7 @@ use ratchet_api::{HandBackReason, JobClaim};
 use tokio_util::task::TaskTracker;
 
 use self::slots::Place;
+use crate::cluster::recovery;
 use crate::engine::Engine;
 use crate::outcome::{Conclusion, Edges};
 use crate::running::Running;
@@ -31,6 +32,14 @@ impl Coordinator {
 
     /// Begins an attempt at each. A claim for which there is no place after all goes back untouched.
     pub(crate) async fn accept(&self, claims: Vec<JobClaim>) {
+        // A row that cannot be read has no body to run: it needs no slot.
+        let (corrupt, claims): (Vec<_>, Vec<_>) =
+            claims.into_iter().partition(|claim| claim.corrupt.is_some());
+        if !corrupt.is_empty() {
+            let (engine, taken) = (Arc::clone(&self.engine), recovery::begin(&self.engine, corrupt));
+            self.attempts
+                .spawn(async move { recovery::settle(&engine, taken, HandBackReason::Released).await });
+        }
         let (mut begun, mut places, mut unwanted) =
             (Vec::with_capacity(claims.len()), Vec::new(), Vec::new());
         for claim in claims {

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::StartError;
 use crate::cluster::heartbeat::Heartbeat;
 use crate::cluster::lease::Lease;
-use crate::cluster::recovery;
+use crate::cluster::{recovery, unreachable};
 use crate::coordinator::Coordinator;
 use crate::engine::{Engine, Node};
 use crate::poller::Poller;
@@ -46,7 +46,10 @@ impl Life {
         };
         let coordinator = Arc::new(Coordinator::new(Arc::clone(&engine)));
         let poller = tokio::spawn(Poller::new(Arc::clone(&engine), Arc::clone(&coordinator)).run());
-        let recovery = tokio::spawn(recovery::run(Arc::clone(&engine)));
+        let (dead, lost) = (recovery::run(Arc::clone(&engine)), unreachable::run(Arc::clone(&engine)));
+        let recovery = tokio::spawn(async {
+            tokio::join!(dead, lost);
+        });
         Ok(Self { engine, coordinator, poller, recovery, heartbeat })
     }
 

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use ratchet_api::store::{ClaimRequest, Loaded};
-use ratchet_api::{Beat, JobClaim, Owner, StoreResult};
+use ratchet_api::{Beat, HandBackReason, JobClaim, Owner, StoreResult};
 
 use super::hooks::Hooks;
 use super::{Client, SchedulerBuilder, StartError, node};
 use crate::cluster::lease::Lease;
+use crate::cluster::recovery;
 use crate::drain::Readiness;
 use crate::engine::Engine;
 use crate::task::{Attempt, load};
@@ -60,6 +61,10 @@ impl Stepper {
                 return Ok(attempts);
             }
             attempts += claims.len();
+            let (corrupt, claims): (Vec<_>, Vec<_>) =
+                claims.into_iter().partition(|claim| claim.corrupt.is_some());
+            let taken = recovery::begin(&self.engine, corrupt);
+            recovery::settle(&self.engine, taken, HandBackReason::Released).await;
             let loaded = load(&self.engine, &claims).await;
             let claims = claims.into_iter().zip(loaded);
             join_all(claims.filter_map(|(claim, loaded)| self.attempt(claim, loaded))).await;

@@ -219,10 +219,19 @@ fn subject(engine: &Engine, loaded: Loaded, running: &Running) -> Result<Subject
         }
         Loaded::CancelRequested => Err(Stop::Canceled("cancelled before it started")),
         Loaded::Lost => Err(Stop::Lost),
-        Loaded::Corrupt(problem) => {
-            Err(Stop::Dead(JobFailure::new("CorruptRow", problem), DeadReason::DoNotRetry))
-        }
+        Loaded::Corrupt(problem) => Err(corrupt(&problem)),
     }
+}
+
+/// The end of a job whose row cannot be read.
+fn corrupt(problem: &str) -> Stop {
+    Stop::Dead(JobFailure::new("CorruptRow", problem), DeadReason::DoNotRetry)
+}
+
+/// Ends a job for good whose claim says that its row cannot be read.
+pub(crate) async fn bury_corrupt(engine: &Engine, claim: &JobClaim, problem: &str) {
+    tracing::error!(problem = %engine.journal.sanitized(problem), "job dead-lettered: its row cannot be read");
+    settle_unrun(engine, claim, corrupt(problem)).await;
 }
 
 fn open(

@@ -9,7 +9,7 @@ use ratchet_api::{Alerted, DlqAlert, Fingerprint, JobId, NewDlqAlert, StoreResul
 use super::SqlStore;
 use crate::store::hold::ids_of;
 use crate::store::info::present;
-use crate::store::row::{Cells, read_all};
+use crate::store::row::{Cells, read_all, read_readable};
 use crate::store::session::Session;
 
 #[async_trait]
@@ -117,7 +117,7 @@ fn fingerprints<'a>(alerts: impl Iterator<Item = &'a NewDlqAlert>) -> Vec<&'a st
 /// The alerts of a job, oldest first.
 pub(crate) async fn alerts_of(session: &mut Session<'_>, job: JobId) -> StoreResult<Vec<DlqAlert>> {
     let rows = session.sql().alerts.bind().arg("job_id", job).rows(session).await?;
-    read_all(session.op(), &rows, |cells| {
+    Ok(read_readable(session.op(), "an alert", &rows, |cells| {
         let fingerprint = Fingerprint::from_stored(cells.get::<String>("fingerprint")?);
         Ok(DlqAlert::new(
             cells.get("job_id")?,
@@ -125,5 +125,5 @@ pub(crate) async fn alerts_of(session: &mut Session<'_>, job: JobId) -> StoreRes
             fingerprint,
             cells.get("alert_sent_at")?,
         ))
-    })
+    }))
 }

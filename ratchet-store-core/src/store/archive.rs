@@ -11,7 +11,7 @@ use ratchet_api::{ArchivedJob, Ending, Job, JobId, JobSpec, StoreResult};
 
 use super::SqlStore;
 use crate::store::hold::ids_of;
-use crate::store::row::{Cells, Problem, payload, read_all};
+use crate::store::row::{Cells, Problem, payload, read_readable};
 use crate::store::session::Session;
 use crate::store::values::{retention_millis, row_limit};
 
@@ -90,7 +90,7 @@ async fn archived(
         .arg("lim", row_limit(limit))
         .rows(session)
         .await?;
-    read_all(session.op(), &rows, archived_job)
+    Ok(read_readable(session.op(), "an archived job", &rows, archived_job))
 }
 
 /// A row of `scheduler_job_archive`.

@@ -8,7 +8,7 @@ use super::SqlStore;
 use crate::store::follow::Follow;
 use crate::store::info::present;
 use crate::store::page::{limit_and_one, page};
-use crate::store::row::{Cells, Problem, read_all};
+use crate::store::row::{Cells, Problem, read_readable};
 use crate::store::session::Session;
 
 #[async_trait]
@@ -38,7 +38,7 @@ impl BatchMetricsStore for SqlStore {
             Box::pin(async move {
                 let metrics = session.sql().batch_metrics.bind().arg("batch_id", batch.parent());
                 let rows = metrics.rows(session).await?;
-                Ok(read_all(session.op(), &rows, self::metrics)?.pop())
+                Ok(read_readable(session.op(), "a batch", &rows, self::metrics).pop())
             })
         })
         .await
@@ -50,7 +50,7 @@ async fn find(session: &mut Session<'_>, ids: &[BatchId]) -> StoreResult<Vec<Opt
     let rows = session.sql().find_batches.bind().arg("batch_ids", parents).rows(session).await?;
     let mut found = vec![None; ids.len()];
     let read = |cells: Cells<'_>| Ok((cells.get::<u32>("place")?, batch(cells)?));
-    for (place, batch) in read_all(session.op(), &rows, read)? {
+    for (place, batch) in read_readable(session.op(), "a batch", &rows, read) {
         found[place as usize - 1] = Some(batch);
     }
     Ok(found)
@@ -127,7 +127,7 @@ pub(crate) async fn hold_batches(session: &mut Session<'_>, ids: &[BatchId]) -> 
         let batch = batch(cells)?;
         Ok(HeldBatch { id: batch.id, progress: batch.progress, completed_at: batch.completed_at, ran_ms: 0 })
     };
-    read_all(session.op(), &rows, held)
+    Ok(read_readable(session.op(), "a batch", &rows, held))
 }
 
 /// Writes batches that are held.

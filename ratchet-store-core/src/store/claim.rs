@@ -14,6 +14,7 @@ use crate::store::commit::commit_all;
 use crate::store::hold::ids_of;
 use crate::store::row::{self, read_if_readable, read_readable};
 use crate::store::session::Session;
+use crate::store::values::row_limit;
 
 /// How often a claim looks, if it found heads that other nodes were taking at that moment. Each time it looks as much
 /// further as a claim takes: by then their takers have moved on, or it finds what lies behind theirs.
@@ -130,8 +131,7 @@ async fn claim_once(
     Ok((claims, missed))
 }
 
-/// Claims that can be read. A row that cannot is left with its new owner: it must not hide its neighbours, and
-/// nobody else can do better with it before it is mended.
+/// Claims. A row that does not even have an id or a fence is left with its owner; it must not hide its neighbours.
 pub(crate) fn readable(op: &'static str, rows: &[Box<dyn Row>]) -> Vec<JobClaim> {
     read_readable(op, CLAIMED, rows, row::claim)
 }
@@ -153,6 +153,21 @@ pub(crate) async fn pick_up(
     let pick_up = session.sql().pick_up.bind().arg("now", session.store().now());
     let rows = pick_up.arg("owner", owner.as_str()).arg("job_ids", ids_of(jobs)).rows(session).await?;
     Ok(readable(session.op(), &rows))
+}
+
+/// Takes jobs that no claim would ever find.
+pub(crate) async fn pick_up_unreachable(
+    session: &mut Session<'_>,
+    owner: &Owner,
+    limit: usize,
+) -> StoreResult<Vec<JobClaim>> {
+    let take = session.sql().unreachable.bind().arg("now", session.store().now());
+    let rows = take.arg("owner", owner.as_str()).arg("lim", row_limit(limit)).rows(session).await?;
+    let mut claims = readable(session.op(), &rows);
+    for claim in &mut claims {
+        claim.corrupt.get_or_insert_with(|| "no claim could ever have found it".to_owned());
+    }
+    Ok(claims)
 }
 
 /// As [`JobPriority::boosted`](ratchet_api::JobPriority::boosted) counts: less than a millisecond is no boost.

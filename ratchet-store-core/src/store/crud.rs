@@ -11,7 +11,7 @@ use crate::driver::Row;
 use crate::store::follow::edges_from;
 use crate::store::hold::ids_of;
 use crate::store::insert::key_hash;
-use crate::store::row::{self, Cells, read_all};
+use crate::store::row::{self, Cells, Problem, read_all};
 use crate::store::session::Session;
 
 #[async_trait]
@@ -77,7 +77,7 @@ async fn load(session: &mut Session<'_>, owner: &Owner, claims: &[JobClaim]) -> 
             let first = places.partition_point(|(id, _)| *id < job);
             let asked = places[first..].iter().take_while(|(id, _)| *id == job).map(|(_, place)| *place);
             for place in asked.filter(|place| claims[*place].fence == fence) {
-                loaded[place] = loaded_row(op, cells, owner, &claims[place])?;
+                loaded[place] = loaded_row(cells, owner, &claims[place]);
             }
             Ok(())
         })
@@ -86,14 +86,12 @@ async fn load(session: &mut Session<'_>, owner: &Owner, claims: &[JobClaim]) -> 
     Ok(loaded)
 }
 
-fn loaded_row(op: &'static str, cells: Cells<'_>, owner: &Owner, claim: &JobClaim) -> StoreResult<Loaded> {
-    if cells.must_opt(op, "cancel_requested")?.unwrap_or_default() {
-        return Ok(Loaded::CancelRequested);
-    }
-    Ok(match row::held(cells, owner, claim) {
-        Ok(job) => Loaded::Job(Box::new(job), Vec::new()),
-        Err(problem) => Loaded::Corrupt(problem.to_string()),
-    })
+fn loaded_row(cells: Cells<'_>, owner: &Owner, claim: &JobClaim) -> Loaded {
+    let read = |cells: Cells<'_>| match cells.or_none("cancel_requested")? {
+        true => Ok(Loaded::CancelRequested),
+        false => Ok(Loaded::Job(Box::new(row::held(cells, owner, claim)?), Vec::new())),
+    };
+    read(cells).unwrap_or_else(|problem: Problem| Loaded::Corrupt(problem.to_string()))
 }
 
 /// Most jobs have no edges; then this asks nothing.

@@ -8,7 +8,7 @@ use ratchet_api::{BatchId, BatchProgress, Edge, EdgeState, JobId, JobStatus, Sto
 
 use crate::store::batch::{HeldBatch, hold_batches, update_batches};
 use crate::store::hold::{hold, ids_of};
-use crate::store::row::{self, Cells, read_all};
+use crate::store::row::{self, Cells, read_all, read_readable};
 use crate::store::session::Session;
 
 /// What one cause led to.
@@ -330,5 +330,5 @@ pub(crate) async fn edges_from<'i>(
     parents: impl IntoIterator<Item = &'i JobId>,
 ) -> StoreResult<Vec<Edge>> {
     let rows = session.sql().edges_from.bind().arg("parents", ids_of(parents)).rows(session).await?;
-    read_all(session.op(), &rows, row::edge)
+    Ok(read_readable(session.op(), "an edge", &rows, row::edge))
 }

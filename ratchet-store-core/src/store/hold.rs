@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use ratchet_api::{BatchId, Fence, JobId, JobStatus, Owner, StoreError, StoreErrorKind, StoreResult};
+use ratchet_api::{BatchId, Fence, JobId, JobStatus, Owner, StoreResult};
 
-use crate::store::row::{Cells, Problem, read_all};
+use crate::store::corrupt::{QUEUE_ROW_GONE, end_corrupt};
+use crate::store::row::{Cells, Problem, read_readable};
 use crate::store::session::Session;
 
 /// A job whose row is locked until the transaction ends.
@@ -74,7 +75,7 @@ impl Held {
     /// more at a time, this is true once.
     pub(crate) fn waits_again_with(&self, regained: u32) -> bool {
         matches!(&self.place, Place::Ended(ended) if ended.status == JobStatus::Canceled
-            && ended.cascaded && ended.open_parents + regained == ended.blocked_by)
+            && ended.cascaded && ended.open_parents.checked_add(regained) == Some(ended.blocked_by))
     }
 
     /// How long the last body of an ended job ran.
@@ -93,9 +94,10 @@ impl Held {
 /// Locks these jobs, in the order of their ids. Unknown ones are missing in the answer.
 pub(crate) async fn hold(session: &mut Session<'_>, ids: &[JobId]) -> StoreResult<HashMap<JobId, Held>> {
     let mut held = hold_queued(session, ids).await?;
+    let mut rest: Vec<JobId> = Vec::new();
     // A dead letter may be revived between the two looks; then it is in the queue at the next one.
     for _ in 0..3 {
-        let rest: Vec<JobId> = ids.iter().copied().filter(|id| !held.contains_key(id)).collect();
+        rest = ids.iter().copied().filter(|id| !held.contains_key(id)).collect();
         if rest.is_empty() {
             return Ok(held);
         }
@@ -105,17 +107,22 @@ pub(crate) async fn hold(session: &mut Session<'_>, ids: &[JobId]) -> StoreResul
             return Ok(held);
         }
         held.extend(hold_queued(session, &moved).await?);
+        rest = moved;
+        rest.retain(|id| !held.contains_key(id));
+        if rest.is_empty() {
+            return Ok(held);
+        }
     }
-    Err(StoreError::new(
-        StoreErrorKind::Transient,
-        session.op(),
-        "jobs change faster than they can be locked",
-    ))
+    // Nobody can move them while their rows are locked: what they need is not there.
+    Box::pin(end_corrupt(session, &rest, QUEUE_ROW_GONE)).await?;
+    held.extend(hold_cold(session, &rest).await?.0);
+    Ok(held)
 }
 
 async fn hold_queued(session: &mut Session<'_>, ids: &[JobId]) -> StoreResult<HashMap<JobId, Held>> {
     let rows = session.sql().hold.bind().arg("job_ids", ids_of(ids)).rows(session).await?;
-    Ok(read_all(session.op(), &rows, queued)?.into_iter().map(|held| (held.id, held)).collect())
+    let held = read_readable(session.op(), "a queue row", &rows, queued);
+    Ok(held.into_iter().map(|held| (held.id, held)).collect())
 }
 
 /// Locks cold rows. Answers those that have no queue row, and the ids of those that must have one again.
@@ -125,7 +132,7 @@ async fn hold_cold(
 ) -> StoreResult<(HashMap<JobId, Held>, Vec<JobId>)> {
     let rows = session.sql().hold_cold.bind().arg("job_ids", ids_of(ids)).rows(session).await?;
     let (mut settled, mut moved) = (HashMap::new(), Vec::new());
-    for (id, held) in read_all(session.op(), &rows, cold)? {
+    for (id, held) in read_readable(session.op(), "a job", &rows, cold) {
         match held {
             Some(held) => drop(settled.insert(id, held)),
             None => moved.push(id),
@@ -134,13 +141,14 @@ async fn hold_cold(
     Ok((settled, moved))
 }
 
+/// Damaged cells are passed over: whoever holds the job must be able to end it.
 fn queued(cells: Cells<'_>) -> Result<Held, Problem> {
     let queued = Queued {
         status: cells.get("status")?,
-        picked_by: cells.opt("picked_by")?,
-        cancel_requested: cells.get("cancel_requested")?,
-        paused_from: cells.opt("paused_from_status")?,
-        edge_count: cells.get("edge_count")?,
+        picked_by: cells.opt("picked_by").unwrap_or_default(),
+        cancel_requested: cells.get("cancel_requested").unwrap_or_default(),
+        paused_from: cells.opt("paused_from_status").unwrap_or_default(),
+        edge_count: cells.clamped("edge_count"),
     };
     held(cells, Place::Queue(queued))
 }
@@ -149,10 +157,10 @@ fn cold(cells: Cells<'_>) -> Result<(JobId, Option<Held>), Problem> {
     let place = match (cells.opt("terminal_status")?, cells.opt::<String>("rec_status")?.as_deref()) {
         (Some(status), _) => Place::Ended(Ended {
             status,
-            cascaded: cells.get("cancel_cascaded")?,
-            blocked_by: cells.get("blocked_by")?,
-            open_parents: cells.get("open_parents")?,
-            ran_ms: cells.opt("ran_ms")?.unwrap_or_default(),
+            cascaded: cells.get("cancel_cascaded").unwrap_or_default(),
+            blocked_by: cells.clamped("blocked_by"),
+            open_parents: cells.clamped("open_parents"),
+            ran_ms: cells.opt("ran_ms").ok().flatten().unwrap_or_default(),
         }),
         (None, Some(rec_status)) => Place::Schedule { paused: rec_status == "P" },
         (None, None) => return Ok((cells.get("job_id")?, None)),
@@ -161,7 +169,8 @@ fn cold(cells: Cells<'_>) -> Result<(JobId, Option<Held>), Problem> {
 }
 
 fn held(cells: Cells<'_>, place: Place) -> Result<Held, Problem> {
-    Ok(Held { id: cells.get("job_id")?, fence: cells.get("version")?, place, batch: cells.opt("batch_id")? })
+    let batch = cells.opt("batch_id").unwrap_or_default();
+    Ok(Held { id: cells.get("job_id")?, fence: cells.get("version")?, place, batch })
 }
 
 pub(crate) fn ids_of<'a>(ids: impl IntoIterator<Item = &'a JobId>) -> Vec<JobId> {

@@ -16,6 +16,7 @@ mod batch;
 mod claim;
 mod commit;
 mod control;
+mod corrupt;
 mod crud;
 mod error;
 mod follow;

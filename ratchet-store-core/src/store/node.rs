@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_api::store::NodeStore;
-use ratchet_api::{Beat, BeatReply, JobClaim, Node, NodeInfo, Owner, Pulse, StoreResult};
+use ratchet_api::{Beat, BeatReply, JobClaim, Node, NodeInfo, Owner, Pulse, StoreResult, Timestamp};
 
 use super::SqlStore;
 use crate::store::claim::readable;
-use crate::store::row::{Cells, Problem, read_all, read_readable};
+use crate::store::row::{Cells, Problem, read_readable};
 use crate::store::session::Session;
 use crate::store::values::{delay_millis, retention_millis, row_limit};
 
@@ -38,7 +38,7 @@ impl NodeStore for SqlStore {
         self.read("nodes", |session| {
             Box::pin(async move {
                 let rows = session.sql().nodes.bind().rows(session).await?;
-                read_all(session.op(), &rows, node)
+                Ok(read_readable(session.op(), "a node", &rows, node))
             })
         })
         .await
@@ -86,9 +86,8 @@ async fn renew(session: &mut Session<'_>, beat: &Beat) -> StoreResult<BeatReply>
         return Ok(BeatReply::refused(db_now));
     }
     let mut reply = BeatReply::accepted(db_now);
-    // Someone whose name cannot be read cannot be recovered from either, and must not hide the others.
     let dead: Vec<String> = cells.must(op, "dead")?;
-    reply.dead = dead.into_iter().filter_map(|owner| Owner::try_from(owner).ok()).collect();
+    reply.dead = dead.into_iter().map(Owner::from_stored).collect();
     reply.cancel_requested = cells.must(op, "cancel_requested")?;
     reply.holds_jobs = cells.must(op, "holds_jobs")?;
     reply.due_work = cells.must(op, "due_work")?;
@@ -149,17 +148,18 @@ fn pulse(cells: Cells<'_>) -> Result<Pulse, Problem> {
 /// A row of `scheduler_node`.
 fn node(cells: Cells<'_>) -> Result<Node, Problem> {
     let mut info = NodeInfo::new(cells.get("node_id")?);
-    info.label = cells.get("label")?;
-    info.version = cells.get("node_version")?;
-    info.targets = cells.get("targets")?;
-    let mut node = Node::joined(info, cells.get("started_at")?, Duration::ZERO);
-    node.heartbeat_at = cells.get("heartbeat_ts")?;
-    node.beating_since = cells.get("beating_since")?;
-    node.beat_gap = cells.get("beat_gap_ms")?;
-    node.lease_until = cells.get("lease_until")?;
-    node.reaped = cells.get("reaped")?;
-    node.skew_millis = cells.get("skew_ms")?;
-    node.running = cells.get("running")?;
-    node.slots = cells.get("slots")?;
+    info.label = cells.shown("label");
+    info.version = cells.shown("node_version");
+    info.targets = cells.get("targets").unwrap_or_default();
+    let time = |name| cells.get(name).unwrap_or(Timestamp::MIN);
+    let mut node = Node::joined(info, time("started_at"), Duration::ZERO);
+    node.heartbeat_at = time("heartbeat_ts");
+    node.beating_since = time("beating_since");
+    node.beat_gap = cells.get("beat_gap_ms").unwrap_or_default();
+    node.lease_until = time("lease_until");
+    node.reaped = cells.get("reaped").unwrap_or_default();
+    node.skew_millis = cells.get("skew_ms").unwrap_or_default();
+    node.running = cells.clamped("running");
+    node.slots = cells.clamped("slots");
     Ok(node)
 }

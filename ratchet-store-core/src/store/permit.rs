@@ -10,7 +10,7 @@ use ratchet_api::{
 
 use super::SqlStore;
 use crate::store::hold::{Held, Place, hold, ids_of};
-use crate::store::row::{Cells, Problem, read_all};
+use crate::store::row::{Cells, Problem, read_readable};
 use crate::store::session::Session;
 
 #[async_trait]
@@ -40,9 +40,9 @@ impl ResourcePermitStore for SqlStore {
         self.read("resources", |session| {
             Box::pin(async move {
                 let rows = session.sql().resources.bind().rows(session).await?;
-                read_all(session.op(), &rows, |cells| {
+                Ok(read_readable(session.op(), "a resource", &rows, |cells| {
                     Ok(ResourceUse::new(limit(cells)?, cells.get("holders")?))
-                })
+                }))
             })
         })
         .await
@@ -95,7 +95,7 @@ async fn hold_limits(
     resources: &[&str],
 ) -> StoreResult<HashMap<ResourceName, ResourceLimit>> {
     let rows = session.sql().hold_limits.bind().arg("resources", resources).rows(session).await?;
-    let limits = read_all(session.op(), &rows, limit)?;
+    let limits = read_readable(session.op(), "a resource", &rows, limit);
     Ok(limits.into_iter().map(|limit| (limit.name.clone(), limit)).collect())
 }
 
@@ -105,9 +105,8 @@ async fn holders(
 ) -> StoreResult<HashMap<ResourceName, HashSet<JobId>>> {
     let rows = session.sql().permit_holders.bind().arg("resources", resources).rows(session).await?;
     let mut holders: HashMap<ResourceName, HashSet<JobId>> = HashMap::new();
-    for (resource, job) in
-        read_all(session.op(), &rows, |cells| Ok((cells.get("resource_name")?, cells.get("job_id")?)))?
-    {
+    let held = |cells: Cells<'_>| Ok((cells.get("resource_name")?, cells.get("job_id")?));
+    for (resource, job) in read_readable(session.op(), "a permit", &rows, held) {
         holders.entry(resource).or_default().insert(job);
     }
     Ok(holders)

@@ -4,7 +4,10 @@ use async_trait::async_trait;
 use ratchet_api::store::{
     DeadLetterGroup, JobFilter, JobPage, JobQueryStore, JobStory, PageRequest, QueueHealth,
 };
-use ratchet_api::{Batch, BatchId, Fingerprint, Job, JobId, JobStatus, JobType, QueueName, StoreResult};
+use ratchet_api::{
+    Batch, BatchId, Fingerprint, Job, JobId, JobStatus, JobType, QueueName, StoreResult, TargetName,
+    Timestamp,
+};
 
 use super::SqlStore;
 use crate::store::alert::alerts_of;
@@ -13,7 +16,7 @@ use crate::store::follow::edges_from;
 use crate::store::page::{limit_and_one, page};
 use crate::store::record::{edges_to, executions, logs};
 use crate::store::recurring::readable;
-use crate::store::row::{self, Cells, Problem, read_all};
+use crate::store::row::{self, Cells, Problem, read_all, read_readable};
 use crate::store::session::Session;
 use crate::store::values::row_limit;
 
@@ -35,7 +38,7 @@ impl JobQueryStore for SqlStore {
             Box::pin(async move {
                 let rows =
                     session.sql().queue_health.bind().arg("now", session.store().now()).rows(session).await?;
-                read_all(session.op(), &rows, health)
+                Ok(read_readable(session.op(), "the health of a queue", &rows, health))
             })
         })
         .await
@@ -46,7 +49,7 @@ impl JobQueryStore for SqlStore {
             Box::pin(async move {
                 let rows =
                     session.sql().dead_letters.bind().arg("lim", row_limit(limit)).rows(session).await?;
-                read_all(session.op(), &rows, dead_letter_group)
+                Ok(read_readable(session.op(), "a group of dead letters", &rows, dead_letter_group))
             })
         })
         .await
@@ -67,7 +70,7 @@ impl JobQueryStore for SqlStore {
             Box::pin(async move {
                 let list = session.sql().batches.bind().arg("after", after.map(|id| id.parent()));
                 let rows = list.arg("lim", row_limit(limit)).rows(session).await?;
-                read_all(session.op(), &rows, batch)
+                Ok(read_readable(session.op(), "a batch", &rows, batch))
             })
         })
         .await
@@ -118,19 +121,19 @@ fn health(cells: Cells<'_>) -> Result<(QueueName, QueueHealth), Problem> {
     health.running = cells.get("running")?;
     health.set_aside = cells.get("set_aside")?;
     health.failed = cells.get("failed")?;
-    health.oldest_wait = cells.opt("oldest_wait_ms")?;
+    health.oldest_wait = cells.opt("oldest_wait_ms").unwrap_or_default();
     let by_priority: Vec<i64> = cells.get("by_priority")?;
     for (ready, counted) in health.ready_by_priority.iter_mut().zip(by_priority) {
         *ready = u64::try_from(counted)?;
     }
-    Ok((cells.get("queue")?, health))
+    Ok((QueueName::readable(&cells.shown("queue")), health))
 }
 
 fn dead_letter_group(cells: Cells<'_>) -> Result<DeadLetterGroup, Problem> {
-    let fingerprint = Fingerprint::from_stored(cells.get::<String>("error_fingerprint")?);
-    let (target, error) = (cells.get("target")?, cells.opt("terminal_error")?.unwrap_or_default());
-    let mut group =
-        DeadLetterGroup::new(fingerprint, target, error, cells.get("job_id")?, cells.get("terminated_at")?);
+    let fingerprint = Fingerprint::from_stored(cells.shown("error_fingerprint"));
+    let (target, error) = (TargetName::readable(&cells.shown("target")), cells.shown("terminal_error"));
+    let last_at = cells.get("terminated_at").unwrap_or(Timestamp::MIN);
+    let mut group = DeadLetterGroup::new(fingerprint, target, error, cells.get("job_id")?, last_at);
     group.count = cells.get("members")?;
     Ok(group)
 }

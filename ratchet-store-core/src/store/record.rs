@@ -9,7 +9,7 @@ use ratchet_api::{Edge, Execution, JobId, LogLine, NewLogLine, StoreResult, Tag}
 use super::SqlStore;
 use crate::store::follow;
 use crate::store::hold::ids_of;
-use crate::store::row::{self, Cells, Problem, read_all};
+use crate::store::row::{self, Cells, Problem, read_readable};
 use crate::store::session::Session;
 use crate::store::values::{retention_millis, row_limit};
 
@@ -107,7 +107,7 @@ fn texts(tags: &[Tag]) -> Vec<&str> {
 
 pub(crate) async fn executions(session: &mut Session<'_>, job: JobId) -> StoreResult<Vec<Execution>> {
     let rows = session.sql().executions.bind().arg("job_id", job).rows(session).await?;
-    read_all(session.op(), &rows, execution)
+    Ok(read_readable(session.op(), "an attempt", &rows, execution))
 }
 
 pub(crate) async fn logs(
@@ -119,15 +119,15 @@ pub(crate) async fn logs(
     let after = after.map_or(0, |after| i64::try_from(after).unwrap_or(i64::MAX));
     let logs = session.sql().logs.bind().arg("job_id", job);
     let rows = logs.arg("after", after).arg("lim", row_limit(limit)).rows(session).await?;
-    read_all(session.op(), &rows, |cells| {
+    Ok(read_readable(session.op(), "a line of a log", &rows, |cells| {
         let (seq, fence, at) = (cells.get("log_id")?, cells.get("fence")?, cells.get("ts")?);
         Ok(LogLine::new(seq, fence, at, cells.get("level")?, cells.get("message")?))
-    })
+    }))
 }
 
 pub(crate) async fn edges_to(session: &mut Session<'_>, children: &[JobId]) -> StoreResult<Vec<Edge>> {
     let rows = session.sql().edges_to.bind().arg("children", ids_of(children)).rows(session).await?;
-    read_all(session.op(), &rows, row::edge)
+    Ok(read_readable(session.op(), "an edge", &rows, row::edge))
 }
 
 /// A row of `scheduler_job_execution`.

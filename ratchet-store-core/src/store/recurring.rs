@@ -11,7 +11,8 @@ use ratchet_api::{
 
 use super::SqlStore;
 use crate::driver::Row;
-use crate::store::claim::pick_up;
+use crate::store::claim::{pick_up, pick_up_unreachable};
+use crate::store::corrupt::{SCHEDULE, end_corrupt};
 use crate::store::hold::{hold, ids_of};
 use crate::store::info::present;
 use crate::store::insert::{JobColumns, Waits, store};
@@ -38,15 +39,38 @@ impl RecurringStore for SqlStore {
     }
 
     async fn due_recurring(&self, limit: usize) -> StoreResult<Vec<Job>> {
-        self.read("due_recurring", |session| {
-            Box::pin(async move {
-                let due = session.sql().due_recurring.bind().arg("now", session.store().now());
-                let rows = due.arg("lim", row_limit(limit)).rows(session).await?;
-                Ok(readable(session.op(), &rows))
-            })
-        })
-        .await
+        loop {
+            let (due, corrupt) = self.read(DUE, |session| Box::pin(due(session, limit))).await?;
+            if corrupt.is_empty() {
+                return Ok(due);
+            }
+            // They would stand before the others for ever.
+            let end = self.transaction(DUE, |session| Box::pin(end_corrupt(session, &corrupt, SCHEDULE)));
+            if end.await? == 0 {
+                return Ok(due);
+            }
+        }
     }
+}
+
+const DUE: &str = "due_recurring";
+
+/// Schedules that are due, and the ids of those that cannot be read.
+async fn due(session: &mut Session<'_>, limit: usize) -> StoreResult<(Vec<Job>, Vec<JobId>)> {
+    let due = session.sql().due_recurring.bind().arg("now", session.store().now());
+    let rows = due.arg("lim", row_limit(limit)).rows(session).await?;
+    let (mut due, mut corrupt) = (Vec::new(), Vec::new());
+    for row in &rows {
+        match row::job(Cells(row)) {
+            Ok(job) => due.push(job),
+            Err(problem) => {
+                let id = Cells(row).must(session.op(), "job_id")?;
+                tracing::error!(job = %id, %problem, "a schedule cannot be read");
+                corrupt.push(id);
+            }
+        }
+    }
+    Ok((due, corrupt))
 }
 
 /// Schedules that can be read; one that cannot must not keep the others from firing.
@@ -150,6 +174,11 @@ async fn cancel_matching(
 impl JobBatchStatusStore for SqlStore {
     async fn pick_up(&self, owner: &Owner, jobs: &[JobId]) -> StoreResult<Vec<JobClaim>> {
         self.write("pick_up", |session| Box::pin(pick_up(session, owner, jobs))).await
+    }
+
+    async fn pick_up_unreachable(&self, owner: &Owner, limit: usize) -> StoreResult<Vec<JobClaim>> {
+        self.write("pick_up_unreachable", |session| Box::pin(pick_up_unreachable(session, owner, limit)))
+            .await
     }
 
     async fn report_progress(&self, reports: &[ProgressReport]) -> StoreResult<Vec<bool>> {

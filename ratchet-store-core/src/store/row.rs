@@ -53,7 +53,7 @@ from_cell! {
     JobId: id => |id| Ok(JobId::from_uuid(id));
     BatchId: id => |id| Ok(BatchId::of(JobId::from_uuid(id)));
     Fence: int => |version| Ok(Fence::from_version(version));
-    Owner: text => |text| Ok(Owner::try_from(text.to_owned())?);
+    Owner: text => |text| Ok(Owner::from_stored(text));
     JobStatus: text => |text| Ok(text.parse()?);
     ratchet_api::JobType: text => |text| Ok(text.parse()?);
     ratchet_api::EdgeState: text => |text| Ok(text.parse()?);
@@ -85,6 +85,17 @@ impl Cells<'_> {
     /// A count or a flag that may come as null instead of 0 or false, which is cheaper on the way.
     pub(crate) fn or_none<T: FromCell + Default>(self, name: &str) -> Result<T, Problem> {
         Ok(self.opt(name)?.unwrap_or_default())
+    }
+
+    /// A text for people; damaged or missing, it is empty.
+    pub(crate) fn shown(self, name: &str) -> String {
+        self.opt(name).ok().flatten().unwrap_or_default()
+    }
+
+    /// A count, as near to what is stored as a count can be.
+    pub(crate) fn clamped(self, name: &str) -> u32 {
+        let count = self.opt::<i64>(name).ok().flatten().unwrap_or_default();
+        u32::try_from(count.max(0)).unwrap_or(u32::MAX)
     }
 
     /// A cell that only a broken statement could get wrong.
@@ -248,9 +259,18 @@ fn recurrence(cells: Cells<'_>) -> Result<Option<Recurrence>, Problem> {
     Ok(Some(Recurrence::new(cron, cells.get::<String>("zone_id")?, cells.opt("next_fire")?)))
 }
 
-/// A row of `scheduler_job_queue` that is RUNNING. Read in the order of claim/claim.sql, which is the cheapest.
+/// A row of `scheduler_job_queue` that is RUNNING. One that cannot be read is marked as `corrupt`.
 pub(crate) fn claim(cells: Cells<'_>) -> Result<JobClaim, Problem> {
-    let (id, fence, queue) = (cells.get("job_id")?, cells.get("version")?, cells.get("queue")?);
+    intact_claim(cells).or_else(|problem| corrupt_claim(cells, &problem))
+}
+
+/// Read in the order of claim/claim.sql, which is the cheapest.
+fn intact_claim(cells: Cells<'_>) -> Result<JobClaim, Problem> {
+    let (id, fence, queue): (_, Fence, _) =
+        (cells.get("job_id")?, cells.get("version")?, cells.get("queue")?);
+    if fence.is_last() {
+        return Err("version: nothing can raise it any more".into());
+    }
     let mut claim = JobClaim::new(id, fence, queue, cells.get("scheduled_time")?, cells.get("picked_at")?);
     claim.job_type = cells.get("job_type")?;
     claim.priority = cells.get("priority")?;
@@ -265,12 +285,37 @@ pub(crate) fn claim(cells: Cells<'_>) -> Result<JobClaim, Problem> {
     Ok(claim)
 }
 
-/// A row of `scheduler_job_edge` with the expression of its condition.
+/// What can be read, which must be enough to end it: its id and its fence.
+fn corrupt_claim(cells: Cells<'_>, problem: &Problem) -> Result<JobClaim, Problem> {
+    let queue = cells.get("queue").unwrap_or_default();
+    let time = |name| cells.get(name).unwrap_or(Timestamp::MIN);
+    let (scheduled_time, picked_at) = (time("scheduled_time"), time("picked_at"));
+    let mut claim =
+        JobClaim::new(cells.get("job_id")?, cells.get("version")?, queue, scheduled_time, picked_at);
+    claim.job_type = cells.get("job_type").unwrap_or_default();
+    claim.priority = cells.get("priority").unwrap_or_default();
+    claim.attempts = cells.or_none("attempts").unwrap_or_default();
+    claim.crash_count = cells.or_none("crash_count").unwrap_or_default();
+    claim.edge_count = cells.or_none("edge_count").unwrap_or_default();
+    claim.cancel_requested = cells.or_none("cancel_requested").unwrap_or_default();
+    claim.corrupt = Some(problem.to_string());
+    Ok(claim)
+}
+
+/// A row of `scheduler_job_edge` with the expression of its condition. A condition that cannot be read is one that nobody
+/// can evaluate, so that the edge is refused when its parent ends and keeps no parent from ending.
 pub(crate) fn edge(cells: Cells<'_>) -> Result<Edge, Problem> {
-    let (name, expression) = (cells.get::<String>("condition_type")?, cells.opt("expression")?);
-    let condition = Condition::from_parts(&name, expression.as_ref())?;
+    let condition = condition(cells).unwrap_or_else(|problem| {
+        tracing::error!(%problem, "the condition of an edge cannot be read");
+        Condition::Custom("unreadable".into())
+    });
     let mut edge = Edge::new(cells.get("parent_id")?, cells.get("child_id")?, condition);
     edge.priority = cells.get("priority")?;
     edge.state = cells.get("state")?;
     Ok(edge)
+}
+
+fn condition(cells: Cells<'_>) -> Result<Condition, Problem> {
+    let (name, expression) = (cells.get::<String>("condition_type")?, cells.opt("expression")?);
+    Ok(Condition::from_parts(&name, expression.as_ref())?)
 }

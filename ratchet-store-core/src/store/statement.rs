@@ -167,6 +167,7 @@ statements! {
     hold: "job/hold.sql";
     hold_cold: "job/hold_cold.sql";
     end_waiting: "job/end_waiting.sql";
+    end_corrupt: "job/end_corrupt.sql";
 
     insert_jobs: "insert/jobs.sql";
     insert_bare: "insert/bare.sql";
@@ -176,6 +177,7 @@ statements! {
     claim: "claim/claim.sql";
     owned: "claim/owned.sql";
     pick_up: "claim/pick_up.sql";
+    unreachable: "claim/unreachable.sql";
 
     settle: "commit/settle.sql";
     succeed: "commit/succeed.sql";

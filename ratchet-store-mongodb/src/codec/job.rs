@@ -1,14 +1,14 @@
 //! A job's document.
 
 use bson::oid::ObjectId;
-use bson::{DateTime, Document, Uuid, doc};
+use bson::{DateTime, Document, RawDocument, Uuid, doc};
 use ratchet_api::{
     BusinessKey, Ending, Execution, ExecutionResult, Fence, Job, JobClaim, JobId, JobPriority, JobStatus,
     JobType, JsonText, NewJob, Owner, Progress, QueueName, StoreError, StoreResult, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{RecurrenceDoc, SpecDoc, date, duration, job_id, millis, uuid};
+use super::{RecurrenceDoc, SpecDoc, date, duration, id_of, job_id, millis, uuid};
 use crate::clock::instant;
 
 /// One job: its description, where it stands, its last attempts, and while it lives a `queue` part.
@@ -63,6 +63,9 @@ pub(crate) struct JobDoc {
     /// The call of `commit` that last changed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) commit: Option<ObjectId>,
+    /// What was wrong when the document could not be read; it has what could be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) corrupt: Option<String>,
 }
 
 fn is_false(flag: &bool) -> bool {
@@ -166,15 +169,15 @@ pub(crate) struct ExecutionDoc {
 }
 
 impl ExecutionDoc {
-    pub(crate) fn read(self, op: &'static str, job: JobId) -> StoreResult<Execution> {
-        let owner = Owner::try_from(self.owner).map_err(|error| StoreError::corrupt(op, job, error))?;
+    pub(crate) fn read(self, job: JobId) -> Execution {
+        let owner = Owner::from_stored(self.owner);
         let (fence, recorded_at) = (Fence::from_version(self.fence), instant(self.recorded_at));
         let mut execution = Execution::new(job, fence, owner, self.result, self.attempt, recorded_at);
         execution.started_at = self.started_at.map(instant);
         execution.duration = self.duration_ms.map(duration);
         execution.error_class = self.error_class;
         execution.error = self.error;
-        Ok(execution)
+        execution
     }
 }
 
@@ -212,6 +215,7 @@ impl JobDoc {
             history: Vec::new(),
             spilled: false,
             commit: None,
+            corrupt: None,
         };
         doc.queue = Some(doc.new_queue_part(new.spec.job_type));
         doc
@@ -283,7 +287,7 @@ impl JobDoc {
         job.attempts = self.attempts;
         job.crash_count = self.crash_count;
         let picked_by = self.queue.and_then(|queue| queue.picked_by);
-        job.picked_by = picked_by.map(Owner::try_from).transpose().map_err(|error| error.to_string())?;
+        job.picked_by = picked_by.map(Owner::from_stored);
         job.picked_at = self.picked_at.map(instant);
         job.paused_from = self.paused_from;
         job.last_error = self.last_error;
@@ -308,13 +312,13 @@ impl JobDoc {
 pub(crate) fn claim_fields() -> Document {
     doc! {
         "fence": 1, "queue": 1, "scheduled_time": 1, "picked_at": 1, "attempts": 1, "crash_count": 1, "edge_count": 1,
-        "spec.max_retries": 1, "spec.timeout_ms": 1, "spec.expires_at": 1,
+        "spec.max_retries": 1, "spec.timeout_ms": 1, "spec.expires_at": 1, "corrupt": 1,
     }
 }
 
 /// What a claim needs of a document.
 #[derive(Debug, Deserialize)]
-pub(crate) struct ClaimDoc {
+struct ClaimDoc {
     #[serde(rename = "_id")]
     id: Uuid,
     fence: i64,
@@ -325,6 +329,7 @@ pub(crate) struct ClaimDoc {
     crash_count: u32,
     edge_count: u32,
     spec: ClaimSpecDoc,
+    corrupt: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -334,14 +339,29 @@ struct ClaimSpecDoc {
     expires_at: Option<DateTime>,
 }
 
-impl ClaimDoc {
-    /// The claim, as it stands at `now`.
-    pub(crate) fn read(self, op: &'static str, now: Timestamp) -> StoreResult<JobClaim> {
-        let id = job_id(self.id);
-        self.into_claim(now).map_err(|problem| StoreError::corrupt(op, id, problem))
-    }
+/// A running job as a claim that stands at `now`. One that cannot be read is marked as `corrupt`; `None` if it does not even
+/// have an id.
+pub(crate) fn read_claim(op: &'static str, raw: &RawDocument, now: Timestamp) -> Option<JobClaim> {
+    let intact = bson::deserialize_from_slice::<ClaimDoc>(raw.as_bytes()).map_err(|error| error.to_string());
+    let corrupt = |problem: String| {
+        let id = id_of(raw)?;
+        tracing::error!(op, job = %id, problem, "a claimed job cannot be read");
+        let queue = raw.get_document("queue").ok().and_then(|queue| queue.get_str("name").ok());
+        let queue = queue.and_then(|name| QueueName::new(name).ok()).unwrap_or_default();
+        let time = |field| raw.get_datetime(field).map_or(Timestamp::MIN, instant);
+        let fence = Fence::from_version(raw.get_i64("fence").unwrap_or(i64::MAX));
+        let mut claim = JobClaim::new(id, fence, queue, time("scheduled_time"), time("picked_at"));
+        claim.corrupt = Some(problem);
+        Some(claim)
+    };
+    intact.and_then(|doc| doc.into_claim(now)).map_or_else(corrupt, Some)
+}
 
+impl ClaimDoc {
     fn into_claim(self, now: Timestamp) -> Result<JobClaim, String> {
+        if Fence::from_version(self.fence).is_last() {
+            return Err("fence: nothing can raise it any more".to_owned());
+        }
         let queue = self.queue;
         let name = QueueName::new(queue.name.unwrap_or_default()).map_err(|error| error.to_string())?;
         let key = queue.business_key.map(BusinessKey::new).transpose().map_err(|error| error.to_string())?;
@@ -362,7 +382,9 @@ impl ClaimDoc {
         job.attempts = self.attempts;
         job.crash_count = self.crash_count;
         job.edge_count = self.edge_count;
-        Ok(JobClaim::of(&job, now))
+        let mut claim = JobClaim::of(&job, now);
+        claim.corrupt = self.corrupt;
+        Ok(claim)
     }
 }
 

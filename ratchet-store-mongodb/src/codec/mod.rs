@@ -5,6 +5,7 @@
 
 mod job;
 mod records;
+mod salvage;
 mod spec;
 
 use std::time::Duration;
@@ -14,10 +15,11 @@ use ratchet_api::{JobId, StoreError, StoreResult, Timestamp, whole_millis};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub(crate) use job::{ClaimDoc, EndingDoc, ExecutionDoc, JobDoc, ProgressDoc, claim_fields};
+pub(crate) use job::{EndingDoc, ExecutionDoc, JobDoc, ProgressDoc, claim_fields, read_claim};
 pub(crate) use records::{
     AlertDoc, BatchDoc, EdgeDoc, FireId, KeyDoc, LimitDoc, LockDoc, LogDoc, NodeDoc, PermitId, key_hash,
 };
+pub(crate) use salvage::{Salvage, salvage};
 pub(crate) use spec::{RecurrenceDoc, SpecDoc};
 
 pub(crate) fn date(at: Timestamp) -> DateTime {

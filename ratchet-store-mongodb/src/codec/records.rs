@@ -67,16 +67,21 @@ impl EdgeDoc {
         (self.stored_at, self.submission.bytes(), self.place)
     }
 
-    pub(crate) fn read(&self, op: &'static str) -> StoreResult<Edge> {
+    /// A condition that cannot be read is one that nobody can evaluate, so that the edge is refused when its parent ends and
+    /// keeps no parent from ending.
+    pub(crate) fn read(&self) -> Edge {
         let (parent, child) = (self.parent(), self.child());
         let expression = self.expression.clone().map(JsonText::from_stored);
-        let condition = Condition::from_parts(&self.condition, expression.as_ref())
-            .map_err(|error| StoreError::corrupt(op, format!("{parent} to {child}"), error))?;
+        let condition =
+            Condition::from_parts(&self.condition, expression.as_ref()).unwrap_or_else(|problem| {
+                tracing::error!(%parent, %child, %problem, "the condition of an edge cannot be read");
+                Condition::Custom("unreadable".into())
+            });
         let mut edge = Edge::new(parent, child, condition);
         edge.priority = self.priority;
         edge.state = self.state;
         edge.if_ended = self.if_ended;
-        Ok(edge)
+        edge
     }
 }
 
@@ -165,10 +170,8 @@ pub(crate) struct NodeDoc {
 }
 
 impl NodeDoc {
-    pub(crate) fn read(self, op: &'static str) -> StoreResult<Node> {
-        let row = self.owner.clone();
-        let owner = Owner::try_from(self.owner).map_err(|error| StoreError::corrupt(op, row, error))?;
-        let mut info = NodeInfo::new(owner);
+    pub(crate) fn read(self) -> Node {
+        let mut info = NodeInfo::new(Owner::from_stored(self.owner));
         info.label = self.label;
         info.version = self.version;
         info.targets = self.targets;
@@ -182,7 +185,7 @@ impl NodeDoc {
         node.skew_millis = self.skew_ms;
         node.running = self.running;
         node.slots = self.slots;
-        Ok(node)
+        node
     }
 }
 

@@ -21,6 +21,10 @@ impl JobBatchStatusStore for MongoStore {
         Ok(jobs.iter().filter_map(|id| taken.remove(id)).collect())
     }
 
+    async fn pick_up_unreachable(&self, owner: &Owner, limit: usize) -> StoreResult<Vec<JobClaim>> {
+        self.take_unreachable("pick_up_unreachable", owner, limit).await
+    }
+
     async fn report_progress(&self, reports: &[ProgressReport]) -> StoreResult<Vec<bool>> {
         const OP: &str = "report_progress";
         let mut kept = Vec::with_capacity(reports.len());

@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use async_trait::async_trait;
 use bson::oid::ObjectId;
-use bson::{DateTime, Document, RawDocumentBuf, Uuid, doc};
+use bson::{Bson, DateTime, Document, RawDocumentBuf, Uuid, doc};
 use futures::TryStreamExt;
 use ratchet_api::store::{ClaimRequest, JobClaimStore};
-use ratchet_api::{JobClaim, JobId, JobPriority, Owner, QueueLimit, StoreResult, Timestamp};
+use ratchet_api::{JobClaim, JobId, JobPriority, JobStatus, Owner, QueueLimit, StoreResult, Timestamp};
 use serde::Deserialize;
 
 use crate::MongoStore;
 use crate::clock::instant;
-use crate::codec::{ClaimDoc, claim_fields, decode, job_id, uuids};
+use crate::codec::{claim_fields, date, decode, job_id, read_claim, uuids};
 use crate::error::During;
 use crate::indexes::claimable;
 
@@ -26,8 +26,9 @@ struct Seen {
     paused: Option<String>,
     job: Option<Uuid>,
     queue: Option<String>,
-    priority: Option<i16>,
-    due: Option<DateTime>,
+    /// Of which type ever: a claim is the way to find out what is wrong with a job.
+    priority: Option<Bson>,
+    due: Option<Bson>,
     now: Option<DateTime>,
 }
 
@@ -106,16 +107,12 @@ impl MongoStore {
         let paused: HashSet<String> = seen.iter().filter_map(|row| row.paused.clone()).collect();
         let mut best: HashMap<String, Vec<Candidate>> = HashMap::new();
         for row in seen {
-            let (Some(job), Some(queue), Some(priority)) = (row.job, row.queue, row.priority) else {
-                continue;
-            };
-            let (Some(due), Some(now), Ok(priority)) =
-                (row.due, row.now, JobPriority::from_ordinal(priority))
-            else {
-                continue;
-            };
+            let (Some(job), Some(queue), Some(now)) = (row.job, row.queue, row.now) else { continue };
+            let due = row.due.and_then(|due| due.as_datetime().copied()).map_or(Timestamp::MIN, instant);
+            let priority = row.priority.and_then(|priority| i16::try_from(priority.as_i32()?).ok());
+            let priority = priority.and_then(|ordinal| JobPriority::from_ordinal(ordinal).ok());
             if !paused.contains(&queue) {
-                let candidate = order(priority, instant(due), job_id(job), instant(now), request);
+                let candidate = order(priority.unwrap_or_default(), due, job_id(job), instant(now), request);
                 best.entry(queue).or_default().push(candidate);
             }
         }
@@ -190,7 +187,7 @@ impl MongoStore {
         free.extend(claimable());
         free.extend(present.reached("scheduled_time"));
         let take = vec![doc! { "$set": {
-            "status": "RUNNING", "fence": { "$add": ["$fence", 1_i64] }, "picked_at": present.expr(),
+            "status": "RUNNING", "fence": next_fence(), "picked_at": present.expr(),
             "queue.picked_by": { "$literal": owner.as_str() }, "queue.token": token,
         } }];
         let taken = self.collections.jobs.update_many(free, take).await.during(op)?.modified_count;
@@ -204,6 +201,37 @@ impl MongoStore {
             self.give_up(op, &refused, token).await?;
         }
         Ok(kept.into_iter().map(|claim| (claim.id, claim)).collect())
+    }
+
+    /// Takes jobs that no claim and no recovery would find. Reads every job.
+    pub(super) async fn take_unreachable(
+        &self,
+        op: &'static str,
+        owner: &Owner,
+        limit: usize,
+    ) -> StoreResult<Vec<JobClaim>> {
+        if limit == 0 || !self.is_alive(op, owner).await? {
+            return Ok(Vec::new());
+        }
+        let found = self.first_ids(op, unreachable(), limit).await?;
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let token = ObjectId::new();
+        let queue = doc! { "$cond": [{ "$eq": [{ "$type": "$queue" }, "object"] }, "$queue", {}] };
+        let mine = doc! { "picked_by": { "$literal": owner.as_str() }, "token": token };
+        let take = vec![doc! { "$set": {
+            "status": "RUNNING", "fence": next_fence(), "picked_at": self.present().expr(),
+            "queue": { "$mergeObjects": [queue, mine] },
+        } }];
+        let mut still = doc! { "_id": { "$in": &found } };
+        still.extend(unreachable());
+        self.collections.jobs.update_many(still, take).await.during(op)?;
+        let mut claims = self.read_claims(op, doc! { "_id": { "$in": found }, "queue.token": token }).await?;
+        for claim in &mut claims {
+            claim.corrupt.get_or_insert_with(|| "no claim could ever have found it".to_owned());
+        }
+        Ok(claims)
     }
 
     async fn read_back(
@@ -236,7 +264,8 @@ impl MongoStore {
         let checks: Vec<Check> = checks.iter().map(|row| decode(op, row)).collect::<StoreResult<_>>()?;
         let alive = checks.iter().any(|check| check.node.is_some());
         let paused: HashSet<String> = checks.into_iter().filter_map(|check| check.paused).collect();
-        let claims = jobs.iter().filter_map(|row| readable_claim(op, row, None)).collect();
+        let picked = |row: &RawDocumentBuf| row.get_datetime("picked_at").map_or(Timestamp::MIN, instant);
+        let claims = jobs.iter().filter_map(|row| read_claim(op, row, picked(row))).collect();
         Ok((claims, move |claim: &JobClaim| alive && !paused.contains(claim.queue.as_str())))
     }
 
@@ -245,7 +274,7 @@ impl MongoStore {
         let ids = uuids(claims.iter().map(|claim| claim.id));
         let mine = doc! { "_id": { "$in": ids }, "status": "RUNNING", "queue.token": token };
         let back = vec![
-            doc! { "$set": { "status": "PENDING", "fence": { "$add": ["$fence", 1_i64] } } },
+            doc! { "$set": { "status": "PENDING", "fence": next_fence() } },
             doc! { "$unset": ["queue.picked_by", "queue.token", "picked_at"] },
         ];
         self.collections.jobs.update_many(mine, back).await.during(op)?;
@@ -259,8 +288,8 @@ impl MongoStore {
         let pipeline =
             vec![doc! { "$match": filter }, doc! { "$sort": { "_id": 1 } }, doc! { "$project": fields }];
         let rows = self.raw_aggregate(op, pipeline).await?;
-        let now = |row: &RawDocumentBuf| row.get_datetime("now").ok().map(instant);
-        Ok(rows.iter().filter_map(|row| readable_claim(op, row, now(row))).collect())
+        let now = |row: &RawDocumentBuf| row.get_datetime("now").map_or(Timestamp::MIN, instant);
+        Ok(rows.iter().filter_map(|row| read_claim(op, row, now(row))).collect())
     }
 
     async fn raw_aggregate(
@@ -274,10 +303,36 @@ impl MongoStore {
     }
 }
 
-/// A claim as it stands at `now`, or when it was picked. One that cannot be read hides no other.
-fn readable_claim(op: &'static str, row: &RawDocumentBuf, now: Option<Timestamp>) -> Option<JobClaim> {
-    let picked = row.get_datetime("picked_at").ok().map(instant);
-    let claim =
-        decode::<ClaimDoc>(op, row).and_then(|doc| doc.read(op, now.or(picked).unwrap_or(Timestamp::MIN)));
-    claim.inspect_err(|error| tracing::error!(op, %error, "a claimed job cannot be read")).ok()
+/// The fence after the next change. One that cannot be raised, or is no number, becomes the last.
+fn next_fence() -> Document {
+    const LAST: i64 = i64::MAX - 1;
+    let fence = doc! { "$convert": { "input": "$fence", "to": "long", "onError": LAST, "onNull": LAST } };
+    doc! { "$add": [{ "$min": [fence, LAST] }, 1_i64] }
+}
+
+/// Jobs that live and that no claim and no recovery finds.
+fn unreachable() -> Document {
+    let not = |kind: &str| doc! { "$not": { "$type": kind } };
+    let known: Vec<_> = JobStatus::ALL.iter().map(|status| status.as_str()).collect();
+    let levels: Vec<_> = JobPriority::ALL.iter().map(|priority| i32::from(priority.ordinal())).collect();
+    let too_long = doc! { "$cond": [
+        { "$eq": [{ "$type": "$queue.name" }, "string"] }, { "$gt": [{ "$strLenBytes": "$queue.name" }, 64] }, false,
+    ] };
+    let never_asked_for = vec![
+        doc! { "queue": not("object") },
+        doc! { "queue.priority": { "$nin": levels } },
+        doc! { "queue.name": not("string") },
+        doc! { "queue.name": "" },
+        doc! { "queue.name": { "$regex": "[\\x{00}-\\x{1f}\\x{7f}-\\x{9f}]" } },
+        doc! { "$expr": too_long },
+        doc! { "blocked_by": not("number") },
+        doc! { "blocked_by": { "$lt": 0 } },
+        doc! { "scheduled_time": not("date") },
+        doc! { "scheduled_time": { "$gt": date(Timestamp::MAX) } },
+    ];
+    doc! { "_id": { "$type": "binData" }, "$or": [
+        { "status": { "$nin": known } },
+        { "status": "RUNNING", "queue.picked_by": not("string") },
+        { "status": "PENDING", "recurrence": { "$exists": false }, "$or": never_asked_for },
+    ] }
 }

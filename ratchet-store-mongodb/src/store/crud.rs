@@ -17,8 +17,8 @@ impl JobCrudStore for MongoStore {
         const OP: &str = "load";
         let rows = self.raw_jobs(OP, claims.iter().map(|claim| claim.id)).await?;
         let docs: HashMap<JobId, Result<JobDoc, String>> = rows
-            .into_iter()
-            .map(|(id, raw)| (id, decode::<JobDoc>(OP, &raw).map_err(|error| error.to_string())))
+            .iter()
+            .map(|(id, raw)| (*id, decode::<JobDoc>(OP, raw).map_err(|error| error.to_string())))
             .collect();
         let parents = docs.iter().filter(|(_, row)| row.as_ref().is_ok_and(|job| job.edge_count > 0));
         let mut edges: HashMap<JobId, Vec<Edge>> = HashMap::new();
@@ -27,9 +27,13 @@ impl JobCrudStore for MongoStore {
         }
         let answer = |claim: &JobClaim| match docs.get(&claim.id) {
             None => Loaded::Lost,
-            Some(Err(problem)) => Loaded::Corrupt(problem.clone()),
+            Some(Err(problem)) => match held(&rows[&claim.id], owner, claim) {
+                true => Loaded::Corrupt(problem.clone()),
+                false => Loaded::Lost,
+            },
             Some(Ok(job)) if !job.is_held_by(owner) || job.fence != claim.fence.version() => Loaded::Lost,
             Some(Ok(job)) if job.cancel_requested() => Loaded::CancelRequested,
+            Some(Ok(JobDoc { corrupt: Some(problem), .. })) => Loaded::Corrupt(problem.clone()),
             Some(Ok(job)) => match job.clone().into_job() {
                 Ok(job) => Loaded::Job(Box::new(job), edges.get(&claim.id).cloned().unwrap_or_default()),
                 Err(problem) => Loaded::Corrupt(problem),
@@ -66,6 +70,13 @@ impl JobCrudStore for MongoStore {
     }
 }
 
+/// Whether a document that cannot be read says at least that this claim holds it.
+fn held(raw: &RawDocumentBuf, owner: &Owner, claim: &JobClaim) -> bool {
+    let picked_by = raw.get_document("queue").ok().and_then(|queue| queue.get_str("picked_by").ok());
+    let fence = raw.get_i64("fence").unwrap_or(i64::MAX);
+    picked_by == Some(owner.as_str()) && fence == claim.fence.version()
+}
+
 impl MongoStore {
     pub(crate) async fn raw_jobs(
         &self,
@@ -89,7 +100,7 @@ impl MongoStore {
         }
         let mut edges = self.edges(op, doc! { "_id.parent": { "$in": uuids(parents) } }).await?;
         edges.sort_by_key(|edge| (edge.priority, edge.stored_order()));
-        edges.iter().map(|edge| edge.read(op)).collect()
+        Ok(edges.iter().map(EdgeDoc::read).collect())
     }
 
     /// Edges that lead to these jobs, in the order they were stored.
@@ -100,7 +111,7 @@ impl MongoStore {
     ) -> StoreResult<Vec<Edge>> {
         let mut edges = self.edges(op, doc! { "_id.child": { "$in": uuids(children) } }).await?;
         edges.sort_by_key(EdgeDoc::stored_order);
-        edges.iter().map(|edge| edge.read(op)).collect()
+        Ok(edges.iter().map(EdgeDoc::read).collect())
     }
 
     async fn edges(&self, op: &'static str, filter: Document) -> StoreResult<Vec<EdgeDoc>> {

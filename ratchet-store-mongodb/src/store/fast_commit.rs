@@ -104,6 +104,7 @@ impl Plain<'_> {
             "queue.picked_by": self.owner.as_str(), "queue.cancel_requested": { "$ne": true },
             "queue.permits": { "$exists": false }, format!("history.{}", JobDoc::HISTORY - 1): { "$exists": false },
         };
+        filter.extend(computable());
         let pipeline = match &self.outcome.end {
             End::Retry { .. } | End::HandBack { .. } => self.give_back(),
             _ => {
@@ -213,6 +214,15 @@ impl Plain<'_> {
         let ran = millis(ran_for).min(ratchet_api::Timestamp::MAX.as_millis());
         let ended = doc! { "$min": [{ "$add": [started.clone(), ran] }, self.present.expr()] };
         Some((started, ended.into()))
+    }
+}
+
+/// What the updates compute with can be computed with: one that fails would fail those beside it.
+fn computable() -> Document {
+    let history = doc! { "$or": [{ "history": { "$exists": false } }, { "history": { "$type": "array" } }] };
+    doc! {
+        "attempts": { "$type": "number" }, "crash_count": { "$type": "number" }, "picked_at": { "$type": "date" },
+        "scheduled_time": { "$type": "date" }, "$and": [history],
     }
 }
 

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bson::oid::ObjectId;
-use bson::{DateTime, Document, Uuid, doc};
+use bson::{Bson, Document, Uuid, doc};
 use mongodb::options::{FindOptions, ReturnDocument};
 use ratchet_api::store::NodeStore;
 use ratchet_api::{
@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::MongoStore;
 use crate::clock::instant;
-use crate::codec::{NodeDoc, date, decode, job_id, uuids};
+use crate::codec::{NodeDoc, date, job_id, uuids};
 use crate::error::During;
 use crate::indexes::claimable;
 use crate::unit::in_unit;
@@ -64,8 +64,9 @@ impl NodeStore for MongoStore {
             .await
             .during(OP)?;
         let Some(raw) = renewed else { return Ok(BeatReply::refused(self.now(OP).await?)) };
-        let node: NodeDoc = decode(OP, &raw)?;
-        self.news(&beat.owner, self.never_back(instant(node.heartbeat_at))).await
+        let now =
+            raw.get_datetime("heartbeat_at").map_err(|error| StoreError::corrupt(OP, &beat.owner, error))?;
+        self.news(&beat.owner, self.never_back(instant(now))).await
     }
 
     async fn recover(&self, dead: &[Owner], to: &Owner, limit: usize) -> StoreResult<Vec<JobClaim>> {
@@ -98,7 +99,7 @@ impl NodeStore for MongoStore {
         const OP: &str = "nodes";
         let by_start = FindOptions::builder().sort(doc! { "started_at": 1, "_id": 1 }).build();
         let nodes: Vec<NodeDoc> = self.find(OP, &self.collections.nodes, doc! {}, by_start).await?;
-        nodes.into_iter().map(|node| node.read(OP)).collect()
+        Ok(nodes.into_iter().map(NodeDoc::read).collect())
     }
 
     async fn purge_nodes(&self, retention: Duration) -> StoreResult<u64> {
@@ -125,12 +126,13 @@ impl NodeStore for MongoStore {
 /// One thing that a node should know.
 #[derive(Deserialize)]
 struct News {
-    dead: Option<String>,
+    /// Of which type ever, like the times: one damaged job must not keep a node from its lease.
+    dead: Option<Bson>,
     cancel: Option<Uuid>,
     holds: Option<Uuid>,
-    due: Option<DateTime>,
-    next_due: Option<DateTime>,
-    next_fire: Option<DateTime>,
+    due: Option<Bson>,
+    next_due: Option<Bson>,
+    next_fire: Option<Bson>,
 }
 
 impl MongoStore {
@@ -154,22 +156,22 @@ impl MongoStore {
         pipeline.push(union(self.first_open("due", present.reached("scheduled_time"))));
         pipeline.push(union(self.first_open("next_due", present.ahead("scheduled_time"))));
         pipeline.push(union(vec![
-            doc! { "$match": { "status": "PENDING", "recurrence.next_fire": { "$exists": true } } },
+            doc! { "$match": {
+                "status": "PENDING", "recurrence.next_fire": { "$exists": true, "$type": "date" },
+            } },
             doc! { "$sort": { "recurrence.next_fire": 1 } },
             doc! { "$limit": 1 },
             doc! { "$project": { "_id": 0, "next_fire": "$recurrence.next_fire" } },
         ]));
         let mut reply = BeatReply::accepted(now);
         for news in self.aggregate::<News>(OP, &self.collections.jobs, pipeline).await? {
-            if let Some(dead) = news.dead {
-                let row = dead.clone();
-                reply.dead.push(Owner::try_from(dead).map_err(|error| StoreError::corrupt(OP, row, error))?);
-            }
+            reply.dead.extend(news.dead.as_ref().and_then(Bson::as_str).map(Owner::from_stored));
             reply.cancel_requested.extend(news.cancel.map(job_id));
             reply.holds_jobs |= news.holds.is_some();
             reply.due_work |= news.due.is_some();
-            reply.next_due = reply.next_due.or(news.next_due.map(instant));
-            reply.next_fire = reply.next_fire.or(news.next_fire.map(instant));
+            let time = |time: Option<Bson>| time.and_then(|time| time.as_datetime().copied()).map(instant);
+            reply.next_due = reply.next_due.or(time(news.next_due));
+            reply.next_fire = reply.next_fire.or(time(news.next_fire));
         }
         reply.dead.sort();
         reply.cancel_requested.sort();
@@ -190,7 +192,7 @@ impl MongoStore {
         let recent = doc! { "$expr": { "$gt": ["$lease_until", self.present().minus(longest)] } };
         let bearing = doc! { "$or": [dead, recent] };
         let known: Vec<NodeDoc> = self.find(OP, nodes, bearing, FindOptions::default()).await?;
-        known.into_iter().map(|node| Ok(node.read(OP)?.pulse())).collect()
+        Ok(known.into_iter().map(|node| node.read().pulse()).collect())
     }
 
     /// On the jobs: owners that hold some and whose lease does not run, or who are not known at all.
@@ -242,7 +244,12 @@ impl MongoStore {
     }
 
     /// The lowest ids of jobs that match.
-    async fn first_ids(&self, op: &'static str, filter: Document, limit: usize) -> StoreResult<Vec<Uuid>> {
+    pub(super) async fn first_ids(
+        &self,
+        op: &'static str,
+        filter: Document,
+        limit: usize,
+    ) -> StoreResult<Vec<Uuid>> {
         #[derive(Deserialize)]
         struct Row {
             #[serde(rename = "_id")]

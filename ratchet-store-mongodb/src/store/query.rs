@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use bson::{DateTime, Document, RawDocumentBuf, Uuid, doc};
+use bson::{Bson, DateTime, Document, RawDocumentBuf, Uuid, doc};
 use futures::TryStreamExt;
 use mongodb::options::FindOptions;
 use ratchet_api::store::{
@@ -10,6 +10,7 @@ use ratchet_api::store::{
 };
 use ratchet_api::{
     Batch, BatchId, Fingerprint, Job, JobId, JobStatus, QueueName, StoreError, StoreResult, TargetName,
+    Timestamp,
 };
 use serde::Deserialize;
 
@@ -93,7 +94,8 @@ impl JobQueryStore for MongoStore {
             queues.entry(queue).or_default().paused = true;
         }
         for group in self.health_groups().await? {
-            group.add_to(queues.entry(QueueName::new(group.id.queue.clone())?).or_default());
+            let name = QueueName::readable(group.id.queue.as_str().unwrap_or_default());
+            group.add_to(queues.entry(name).or_default());
         }
         Ok(queues.into_iter().collect())
     }
@@ -115,7 +117,7 @@ impl JobQueryStore for MongoStore {
             doc! { "$limit": bounded(limit) },
         ];
         let groups: Vec<LetterGroup> = self.aggregate(OP, &self.collections.jobs, pipeline).await?;
-        groups.into_iter().map(|group| group.read(OP)).collect()
+        Ok(groups.into_iter().map(LetterGroup::read).collect())
     }
 
     async fn recurring(&self) -> StoreResult<Vec<Job>> {
@@ -123,7 +125,8 @@ impl JobQueryStore for MongoStore {
         let live = doc! { "recurrence": { "$exists": true }, "status": { "$in": ["PENDING", "PAUSED"] } };
         let by_key = FindOptions::builder().sort(doc! { "spec.business_key": 1 }).build();
         let masters: Vec<JobDoc> = self.find(OP, &self.collections.jobs, live, by_key).await?;
-        masters.into_iter().map(|master| master.read(OP)).collect()
+        let unreadable = |error: &StoreError| tracing::error!(%error, "a schedule cannot be read");
+        Ok(masters.into_iter().filter_map(|master| master.read(OP).inspect_err(unreadable).ok()).collect())
     }
 
     async fn batches(&self, after: Option<BatchId>, limit: usize) -> StoreResult<Vec<Batch>> {
@@ -180,7 +183,7 @@ impl MongoStore {
             ] } } },
             doc! { "$group": {
                 "_id": {
-                    "queue": "$spec.queue", "status": "$status", "priority": "$spec.priority",
+                    "queue": { "$ifNull": ["$spec.queue", ""] }, "status": "$status", "priority": "$spec.priority",
                     "blocked": { "$gt": ["$blocked_by", 0] }, "early": { "$gt": ["$scheduled_time", &now] },
                 },
                 "count": { "$sum": 1_i64 }, "oldest": { "$min": "$scheduled_time" },
@@ -197,15 +200,16 @@ struct HealthGroup {
     #[serde(rename = "_id")]
     id: HealthKey,
     count: i64,
-    oldest: DateTime,
+    oldest: Option<Bson>,
     now: DateTime,
 }
 
 #[derive(Deserialize)]
 struct HealthKey {
-    queue: String,
+    /// Of which type ever, like the priority: a damaged job is counted like any other.
+    queue: Bson,
     status: JobStatus,
-    priority: i16,
+    priority: Option<Bson>,
     blocked: bool,
     early: bool,
 }
@@ -218,12 +222,14 @@ impl HealthGroup {
             JobStatus::Pending if self.id.early => health.scheduled += count,
             JobStatus::Pending => {
                 health.ready += count;
-                let level = usize::try_from(self.id.priority).ok();
+                let level =
+                    self.id.priority.as_ref().and_then(|priority| usize::try_from(priority.as_i32()?).ok());
                 if let Some(level) = level.and_then(|level| health.ready_by_priority.get_mut(level)) {
                     *level += count;
                 }
-                let wait = instant(self.now).since(instant(self.oldest));
-                health.oldest_wait = health.oldest_wait.max(Some(wait));
+                let oldest = self.oldest.as_ref().and_then(Bson::as_datetime);
+                let wait = oldest.map(|oldest| instant(self.now).since(instant(*oldest)));
+                health.oldest_wait = health.oldest_wait.max(wait);
             }
             JobStatus::Running => health.running += count,
             JobStatus::Paused => health.set_aside += count,
@@ -236,23 +242,26 @@ impl HealthGroup {
 /// Dead letters that failed alike.
 #[derive(Deserialize)]
 struct LetterGroup {
+    /// Of which type ever, like the others: a damaged job is told like any other.
     #[serde(rename = "_id")]
-    fingerprint: String,
+    fingerprint: Bson,
     count: i64,
-    target: String,
-    error: Option<String>,
+    target: Option<Bson>,
+    error: Option<Bson>,
     newest: Uuid,
-    last_at: DateTime,
+    last_at: Option<Bson>,
 }
 
 impl LetterGroup {
-    fn read(self, op: &'static str) -> StoreResult<DeadLetterGroup> {
-        let newest = job_id(self.newest);
-        let target = TargetName::new(self.target).map_err(|error| StoreError::corrupt(op, newest, error))?;
-        let fingerprint = Fingerprint::from_stored(self.fingerprint);
-        let error = self.error.unwrap_or_default();
-        let mut group = DeadLetterGroup::new(fingerprint, target, error, newest, instant(self.last_at));
+    fn read(self) -> DeadLetterGroup {
+        let text = |value: Option<&Bson>| value.and_then(Bson::as_str).unwrap_or_default().to_owned();
+        let target = TargetName::readable(&text(self.target.as_ref()));
+        let fingerprint = Fingerprint::from_stored(text(Some(&self.fingerprint)));
+        let last_at = self.last_at.as_ref().and_then(Bson::as_datetime);
+        let last_at = last_at.map_or(Timestamp::MIN, |at| instant(*at));
+        let error = text(self.error.as_ref());
+        let mut group = DeadLetterGroup::new(fingerprint, target, error, job_id(self.newest), last_at);
         group.count = self.count.unsigned_abs();
-        Ok(group)
+        group
     }
 }

@@ -12,7 +12,7 @@ use ratchet_api::{
 use serde::Deserialize;
 
 use crate::MongoStore;
-use crate::codec::{AlertDoc, ExecutionDoc, JobDoc, LogDoc, date, decode, encode, job_id, uuid};
+use crate::codec::{AlertDoc, ExecutionDoc, JobDoc, LogDoc, date, encode, job_id, salvage, uuid};
 use crate::error::{During, is_duplicate};
 use crate::unit::in_unit;
 
@@ -22,14 +22,14 @@ impl ExecutionStore for MongoStore {
         const OP: &str = "executions";
         let rows = self.raw_jobs(OP, [job]).await?;
         let Some(raw) = rows.get(&job) else { return Ok(Vec::new()) };
-        let doc: JobDoc = decode(OP, raw)?;
+        let Some(doc) = salvage::<JobDoc>(OP, raw) else { return Ok(Vec::new()) };
         let mut history = Vec::new();
         if doc.spilled {
             let oldest = FindOptions::builder().sort(doc! { "_id.fence": 1 }).build();
             let filter = doc! { "_id.job": uuid(job) };
             history = self.find::<ExecutionDoc>(OP, &self.collections.executions, filter, oldest).await?;
         }
-        history.into_iter().chain(doc.history).map(|row| row.read(OP, job)).collect()
+        Ok(history.into_iter().chain(doc.history).map(|row| row.read(job)).collect())
     }
 }
 

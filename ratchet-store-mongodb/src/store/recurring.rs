@@ -1,11 +1,13 @@
 use async_trait::async_trait;
-use bson::doc;
+use bson::{RawDocumentBuf, doc};
+use futures::TryStreamExt;
 use mongodb::options::FindOptions;
 use ratchet_api::store::{NewRecurring, RecurringStore, SavedRecurring};
-use ratchet_api::{Job, StoreError, StoreResult};
+use ratchet_api::{Job, JobId, StoreError, StoreResult};
 
 use crate::MongoStore;
-use crate::codec::JobDoc;
+use crate::codec::{JobDoc, decode, id_of};
+use crate::error::During;
 use crate::unit::in_unit;
 
 #[async_trait]
@@ -38,7 +40,33 @@ impl RecurringStore for MongoStore {
             .sort(doc! { "recurrence.next_fire": 1, "_id": 1 })
             .limit(i64::try_from(limit).unwrap_or(i64::MAX))
             .build();
-        let masters: Vec<JobDoc> = self.find(OP, &self.collections.jobs, due, earliest).await?;
-        masters.into_iter().map(|master| master.read(OP)).collect()
+        loop {
+            let found = self.collections.jobs.find(due.clone()).with_options(earliest.clone());
+            let found: Vec<RawDocumentBuf> = found.await.during(OP)?.try_collect().await.during(OP)?;
+            let (mut masters, mut corrupt) = (Vec::new(), Vec::new());
+            for raw in &found {
+                match decode::<JobDoc>(OP, raw).and_then(|master| master.read(OP)) {
+                    Ok(master) => masters.push(master),
+                    Err(error) => {
+                        tracing::error!(%error, "a schedule cannot be read");
+                        corrupt.extend(id_of(raw));
+                    }
+                }
+            }
+            if corrupt.is_empty() {
+                return Ok(masters);
+            }
+            // They would stand before the others for ever.
+            self.end_corrupt(OP, &corrupt).await?;
+        }
+    }
+}
+
+impl MongoStore {
+    async fn end_corrupt(&self, op: &'static str, schedules: &[JobId]) -> StoreResult<()> {
+        for id in schedules {
+            in_unit!(self, op, |unit| unit.end_corrupt(*id, "CorruptRow: this schedule cannot be read"))?;
+        }
+        Ok(())
     }
 }

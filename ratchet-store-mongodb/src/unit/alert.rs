@@ -18,6 +18,8 @@ struct GroupDoc {
     count: i64,
 }
 
+impl crate::codec::Salvage for GroupDoc {}
+
 impl Unit<'_> {
     pub(crate) async fn record_alerts(&mut self, alerts: &[NewDlqAlert]) -> StoreResult<Vec<Alerted>> {
         let mut answers = Vec::with_capacity(alerts.len());

@@ -2,12 +2,15 @@
 
 use bson::doc;
 use ratchet_api::{
-    EdgeState, Effect, End, Ending, ExecutionResult, HandBackReason, JobId, JobStatus, Outcome, Owner,
-    Recorded, Run, StoreResult, Timestamp, Verdict,
+    EdgeState, Effect, End, Ending, ExecutionResult, Fingerprint, HandBackReason, JobId, JobStatus, Outcome,
+    Owner, Recorded, Run, StoreResult, Timestamp, Verdict,
 };
 
 use super::Unit;
-use crate::codec::{ExecutionDoc, date, millis, uuid};
+use crate::codec::{EdgeDoc, ExecutionDoc, date, millis, uuid};
+
+/// A job that runs has a queue part, unless a foreign hand took it away.
+const QUEUE_STATE_GONE: &str = "CorruptRow: the queue part of this job is gone";
 
 impl Unit<'_> {
     pub(crate) async fn commit(&mut self, owner: &Owner, outcomes: &[&Outcome]) -> StoreResult<Vec<Verdict>> {
@@ -25,6 +28,9 @@ impl Unit<'_> {
         let id = outcome.id;
         let fence = outcome.fence.version();
         let Some(job) = self.job(id).filter(|job| job.is_held_by(owner) && job.fence == fence) else {
+            if self.job(id).is_some_and(|job| job.status == JobStatus::Running && job.queue.is_none()) {
+                self.end_corrupt(id, QUEUE_STATE_GONE).await?;
+            }
             let recorded = self.was_recorded(owner, outcome).await?;
             return Ok(if recorded { Verdict::AlreadyRecorded } else { Verdict::LeaseLost });
         };
@@ -36,9 +42,8 @@ impl Unit<'_> {
         }
         let decides = matches!(outcome.end, End::Succeeded { .. } | End::DeadLetter { .. });
         if decides && job.edge_count > outcome.edges_seen {
-            let edge_count = job.edge_count;
-            let edges = self.edges_from(id).into_iter().map(|edge| edge.read(self.op));
-            return Ok(Verdict::EdgesChanged { edges: edges.collect::<StoreResult<_>>()?, edge_count });
+            let edges = self.edges_from(id).into_iter().map(EdgeDoc::read).collect();
+            return Ok(Verdict::EdgesChanged { edges, edge_count: job.edge_count });
         }
         let mut led_to = Recorded::default();
         match &outcome.end {
@@ -54,6 +59,17 @@ impl Unit<'_> {
             }
         }
         Ok(Verdict::Recorded(led_to))
+    }
+
+    /// Ends a job as FAILED that nobody can run. `error` names nothing that the document says: it was not sanitized.
+    pub(crate) async fn end_corrupt(&mut self, id: JobId, error: &'static str) -> StoreResult<()> {
+        self.load_jobs([id]).await?;
+        let now = self.now;
+        let Some(job) = self.job_mut(id).filter(|job| !job.status.is_terminal()) else { return Ok(()) };
+        tracing::error!(job = %id, error, "job dead-lettered: its document is damaged");
+        job.last_error = Some(error.to_owned());
+        job.fingerprint = Some(Fingerprint::of("", "CorruptRow", error).as_str().to_owned());
+        self.end(id, JobStatus::Failed, Ending::at(now), &mut Recorded::default()).await
     }
 
     /// Whether this very outcome is in the job's history.
@@ -95,7 +111,7 @@ impl Unit<'_> {
         let mut ending = ending(outcome.run, job.queue_wait(), now);
         let (status, result) = match &outcome.end {
             End::DeadLetter { error, reason } => {
-                job.attempts += u32::from(reason.consumes_attempt());
+                job.attempts = job.attempts.saturating_add(reason.consumes_attempt().into());
                 job.last_error = Some(error.message.as_str().to_owned());
                 job.fingerprint = Some(error.fingerprint.as_str().to_owned());
                 (JobStatus::Failed, ExecutionResult::Failed)
@@ -121,12 +137,12 @@ impl Unit<'_> {
         let Some(job) = self.job_mut(outcome.id) else { return };
         let (delay, result) = match &outcome.end {
             End::Retry { delay, error } => {
-                job.attempts += 1;
+                job.attempts = job.attempts.saturating_add(1);
                 job.last_error = Some(error.message.as_str().to_owned());
                 (*delay, Some(ExecutionResult::Failed))
             }
             End::HandBack { delay, reason: HandBackReason::Crashed } => {
-                job.crash_count += 1;
+                job.crash_count = job.crash_count.saturating_add(1);
                 (*delay, Some(ExecutionResult::Crashed))
             }
             End::HandBack { delay, .. } => (*delay, outcome.run.map(|_| ExecutionResult::Snoozed)),

@@ -12,7 +12,7 @@ impl JobDoc {
     /// Moves to another state: every such move raises the fence.
     pub(super) fn enter(&mut self, status: JobStatus) {
         self.status = status;
-        self.fence += 1;
+        self.fence = self.fence.saturating_add(1);
         self.paused_from = None;
         self.picked_at = None;
         if let Some(queue) = self.queue.as_mut() {
@@ -120,7 +120,7 @@ impl Unit<'_> {
         let mut decisions = Vec::new();
         for edge in self.edges_from(parent) {
             if edge.state == EdgeState::Open {
-                let decided = edge.read(self.op)?.decided_by(status).unwrap_or(EdgeState::Refused);
+                let decided = edge.read().decided_by(status).unwrap_or(EdgeState::Refused);
                 decisions.push((edge.child(), decided));
             }
         }

@@ -3,11 +3,10 @@
 use bson::{Binary, Bson, Document, RawDocumentBuf, doc};
 use futures::TryStreamExt;
 use mongodb::options::FindOptions;
-use ratchet_api::{JobId, StoreError, StoreResult};
-use serde::de::DeserializeOwned;
+use ratchet_api::{JobId, StoreResult};
 
 use super::{Held, Unit};
-use crate::codec::{BatchDoc, EdgeDoc, JobDoc, KeyDoc, LimitDoc, decode, uuids};
+use crate::codec::{BatchDoc, EdgeDoc, JobDoc, KeyDoc, LimitDoc, Salvage, salvage, uuids};
 use crate::collections::Raw;
 use crate::error::During;
 
@@ -29,7 +28,7 @@ impl Unit<'_> {
         holder.filter(|holder| Some(*holder) != but)
     }
 
-    pub(super) async fn read<T: DeserializeOwned>(
+    pub(super) async fn read<T: Salvage>(
         &mut self,
         from: &Raw,
         filter: Document,
@@ -37,7 +36,8 @@ impl Unit<'_> {
         self.read_some(from, filter, FindOptions::default()).await
     }
 
-    pub(super) async fn read_some<T: DeserializeOwned>(
+    /// What is damaged is [salvaged](crate::codec::salvage()).
+    pub(super) async fn read_some<T: Salvage>(
         &mut self,
         from: &Raw,
         filter: Document,
@@ -47,13 +47,11 @@ impl Unit<'_> {
         let find = from.find(filter).with_options(options);
         let mut cursor = find.session(&mut self.session).await.during(op)?;
         let raw: Vec<RawDocumentBuf> = cursor.stream(&mut self.session).try_collect().await.during(op)?;
-        raw.iter()
-            .map(|raw| {
-                let stored = Document::try_from(raw.as_ref())
-                    .map_err(|error| StoreError::corrupt(op, crate::codec::row_of(raw), error))?;
-                Ok(Held { stored: Some(stored), doc: decode(op, raw)? })
-            })
-            .collect()
+        let held = |raw: &RawDocumentBuf| {
+            let stored = Document::try_from(raw.as_ref()).ok()?;
+            Some(Held { stored: Some(stored), doc: salvage(op, raw)? })
+        };
+        Ok(raw.iter().filter_map(held).collect())
     }
 
     pub(super) async fn load_jobs(&mut self, ids: impl IntoIterator<Item = JobId>) -> StoreResult<()> {

@@ -36,7 +36,7 @@ impl Unit<'_> {
         let mut moved = Vec::with_capacity(orphans.len());
         for mut held in orphans {
             let id = held.doc.job_id();
-            held.doc.fence += 1;
+            held.doc.fence = held.doc.fence.saturating_add(1);
             if let Some(queue) = held.doc.queue.as_mut() {
                 robbed.extend(queue.picked_by.replace(to.to_string()));
                 queue.token = Some(token);

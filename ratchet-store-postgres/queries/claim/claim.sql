@@ -40,7 +40,9 @@ heads AS MATERIALIZED (
             -- Most jobs are too young for a boost, and comparing costs less than dividing.
             level + CASE
                 WHEN h.scheduled_time > c.unboosted OR :boost_ms::bigint = 0 THEN 0
-                ELSE (date_part('epoch', c.now - h.scheduled_time) * 1000)::bigint / :boost_ms::bigint
+                ELSE (
+                    date_part('epoch', c.now - greatest(h.scheduled_time, '1970-01-01 00:00:00+00')) * 1000
+                )::bigint / :boost_ms::bigint
             END AS boosted
         FROM clock c
         CROSS JOIN generate_series(0, 4) AS level
@@ -104,13 +106,13 @@ taken AS MATERIALIZED (
 claimed AS (
     UPDATE ratchet.scheduler_job_queue q
     SET status = 'RUNNING', picked_by = :owner::text, picked_at = (SELECT c.now FROM clock c),
-        version = q.version + 1, updated_at = (SELECT c.now FROM clock c)
+        version = least(q.version, 9223372036854775806) + 1, updated_at = (SELECT c.now FROM clock c)
     WHERE q.ctid = ANY((SELECT t.of_one_level || t.of_several FROM taken t)::tid[])
 )
 -- The rows as they were before the update, which runs while they are on their way: nobody else can change them by now.
 -- A null is cheaper to send and to read than a zero, and most of these are zero.
 SELECT
-    NULL::bigint AS missed, q.job_id, q.version + 1 AS version, q.queue, q.scheduled_time,
+    NULL::bigint AS missed, q.job_id, least(q.version, 9223372036854775806) + 1 AS version, q.queue, q.scheduled_time,
     (SELECT c.now FROM clock c) AS picked_at, q.job_type, q.priority, nullif(q.attempts, 0) AS attempts,
     nullif(q.crash_count, 0) AS crash_count, nullif(q.max_retries, 0) AS max_retries, q.timeout_ms, q.business_key,
     nullif(q.edge_count, 0) AS edge_count, nullif(q.cancel_requested, false) AS cancel_requested,

@@ -40,8 +40,8 @@ ended AS (
       AND (:everything::boolean OR (NOT q.cancel_requested AND q.edge_count = 0 AND q.batch_id IS NULL))
     RETURNING
         g.job_id, g.fence, g.ended_as, g.history, g.now, g.started_at, g.ended_at, g.result, g.error, g.error_class,
-        g.fingerprint, q.business_key, q.scheduled_time, q.picked_at, q.attempts + g.failures AS attempts,
-        q.crash_count + g.crashes AS crash_count, q.blocked_by, q.open_parents, q.edge_count, q.progress,
+        g.fingerprint, q.business_key, q.scheduled_time, q.picked_at, least(q.attempts, 4294967294) + g.failures AS attempts,
+        least(q.crash_count, 4294967294) + g.crashes AS crash_count, q.blocked_by, q.open_parents, q.edge_count, q.progress,
         CASE WHEN g.ended_as <> 'SUCCEEDED' THEN coalesce(g.error, q.last_error) END AS last_error,
         coalesce(q.cancel_reason, g.reason) AS cancel_reason
 ),
@@ -49,9 +49,9 @@ waiting AS (
     UPDATE ratchet.scheduler_job_queue q
     SET status = 'PENDING',
         scheduled_time = least(g.now + g.delay_ms * interval '1 millisecond', '9998-12-31 23:59:59.999+00'),
-        version = g.fence + 1,
-        attempts = q.attempts + g.failures,
-        crash_count = q.crash_count + g.crashes,
+        version = least(g.fence, 9223372036854775806) + 1,
+        attempts = least(q.attempts, 4294967294) + g.failures,
+        crash_count = least(q.crash_count, 4294967294) + g.crashes,
         last_error = coalesce(g.error, q.last_error),
         picked_by = NULL,
         picked_at = NULL,
@@ -83,7 +83,7 @@ cold AS (
     UPDATE ratchet.scheduler_job j
     SET terminal_status = e.ended_as,
         terminated_at = e.now,
-        version = e.fence + 1,
+        version = least(e.fence, 9223372036854775806) + 1,
         terminal_error = e.last_error,
         error_fingerprint = e.fingerprint,
         cancel_reason = e.cancel_reason,
@@ -95,7 +95,10 @@ cold AS (
         scheduled_time = e.scheduled_time,
         execution_start_time = e.started_at,
         execution_end_time = e.ended_at,
-        queue_wait_ms = greatest((date_part('epoch', e.picked_at - e.scheduled_time) * 1000)::bigint, 0),
+        queue_wait_ms = CASE
+            WHEN isfinite(e.scheduled_time) AND isfinite(e.picked_at)
+            THEN greatest((date_part('epoch', e.picked_at - e.scheduled_time) * 1000)::bigint, 0)
+        END,
         job_result = e.result::json,
         progress = e.progress
     FROM ended e

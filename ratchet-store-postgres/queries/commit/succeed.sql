@@ -39,7 +39,7 @@ cold AS (
     UPDATE ratchet.scheduler_job j
     SET terminal_status = 'SUCCEEDED',
         terminated_at = (SELECT c.now FROM clock c),
-        version = e.version + 1,
+        version = least(e.version, 9223372036854775806) + 1,
         terminal_error = NULL,
         error_fingerprint = NULL,
         cancel_reason = NULL,
@@ -51,7 +51,10 @@ cold AS (
         scheduled_time = e.scheduled_time,
         execution_start_time = e.started_at,
         execution_end_time = e.started_at + e.ran_ms * interval '1 millisecond',
-        queue_wait_ms = greatest((date_part('epoch', e.picked_at - e.scheduled_time) * 1000)::bigint, 0),
+        queue_wait_ms = CASE
+            WHEN isfinite(e.scheduled_time) AND isfinite(e.picked_at)
+            THEN greatest((date_part('epoch', e.picked_at - e.scheduled_time) * 1000)::bigint, 0)
+        END,
         job_result = e.result::json,
         progress = e.progress
     FROM ended e

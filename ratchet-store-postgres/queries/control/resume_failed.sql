@@ -7,7 +7,8 @@ keys AS (
     WHERE r.business_key = g.business_key AND r.owner_job_id = g.job_id
 )
 UPDATE ratchet.scheduler_job j
-SET terminal_status = 'FAILED', version = g.version + 1, edge_count = g.edge_count, blocked_by = g.blocked_by,
+SET terminal_status = 'FAILED', version = least(g.version, 9223372036854775806) + 1,
+    edge_count = g.edge_count, blocked_by = g.blocked_by,
     open_parents = g.open_parents
 FROM gone g
 WHERE j.job_id = ANY(ARRAY[g.job_id])

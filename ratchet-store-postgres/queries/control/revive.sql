@@ -16,6 +16,6 @@ SELECT
     r.job_id, CASE WHEN :paused::boolean THEN 'PAUSED' ELSE 'PENDING' END, r.job_type, r.queue, r.priority,
     r.scheduled_time, r.business_key, r.timeout_ms, r.max_retries, r.expires_at, r.batch_id, r.total_attempts,
     r.crash_count, r.blocked_by, r.open_parents, r.edge_count, CASE WHEN :paused::boolean THEN 'FAILED' END,
-    r.terminal_error, r.progress, r.version + 1, :now::timestamptz
+    r.terminal_error, r.progress, least(r.version, 9223372036854775806) + 1, :now::timestamptz
 FROM revived r
 ORDER BY r.job_id

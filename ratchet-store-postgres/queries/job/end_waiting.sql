@@ -8,7 +8,7 @@ cold AS (
     UPDATE ratchet.scheduler_job j
     SET terminal_status = 'CANCELED',
         terminated_at = :now::timestamptz,
-        version = g.version + 1,
+        version = least(g.version, 9223372036854775806) + 1,
         cancel_reason = coalesce(:reason::text, g.cancel_reason),
         cancel_cascaded = :cascaded::boolean,
         superseded_by = coalesce(:superseded_by::uuid, j.superseded_by),

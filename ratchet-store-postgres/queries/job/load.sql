@@ -1,5 +1,5 @@
 -- Jobs that the owner still holds, under whichever fence: what a claim does not say. Such a job has a queue row and no end,
--- and is no schedule.
+-- and is no schedule. One without a cold row is told as well: it can only end.
 -- Columns that most jobs have nothing in come as one, which is null if there is nothing in any of them. Where nobody uses
 -- tags, none is looked for. (Of an array that a SELECT makes the server does not count the ids, so that one plan does for any
 -- number of them.)
@@ -19,7 +19,11 @@ SELECT
           )
         THEN json_build_object(
             'params', j.params::text,
-            'expires_at', (date_part('epoch', j.expires_at) * 1000)::bigint,
+            'expires_at', CASE
+                WHEN isfinite(j.expires_at) THEN (date_part('epoch', j.expires_at) * 1000)::bigint
+                WHEN j.expires_at > '1970-01-01 00:00:00+00' THEN 253370764799999
+                WHEN j.expires_at IS NOT NULL THEN 0
+            END,
             'resource_name', j.resource_name,
             'tags', ARRAY(SELECT t.tag FROM ratchet.scheduler_job_tag t WHERE t.job_id = j.job_id ORDER BY t.place),
             'caller_principal', j.caller_principal,
@@ -38,5 +42,5 @@ SELECT
         )::text
     END AS rare
 FROM ratchet.scheduler_job_queue q
-JOIN ratchet.scheduler_job j ON j.job_id = ANY(ARRAY[q.job_id])
+LEFT JOIN ratchet.scheduler_job j ON j.job_id = ANY(ARRAY[q.job_id])
 WHERE q.job_id = ANY(ARRAY(SELECT unnest(:job_ids::uuid[]))) AND q.picked_by = :owner::text

@@ -35,7 +35,7 @@ held AS MATERIALIZED (
 ),
 moved AS (
     UPDATE ratchet.scheduler_job_queue q
-    SET picked_by = :owner::text, version = q.version + 1, updated_at = c.now
+    SET picked_by = :owner::text, version = least(q.version, 9223372036854775806) + 1, updated_at = c.now
     FROM clock c
     WHERE q.job_id = ANY(ARRAY(SELECT h.job_id FROM held h))
     RETURNING

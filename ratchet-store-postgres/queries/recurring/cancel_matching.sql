@@ -4,7 +4,7 @@ WITH clock AS MATERIALIZED (
 ),
 ended AS (
     UPDATE ratchet.scheduler_job j
-    SET terminal_status = 'CANCELED', rec_status = NULL, cancel_reason = :reason::text, version = j.version + 1,
+    SET terminal_status = 'CANCELED', rec_status = NULL, cancel_reason = :reason::text, version = least(j.version, 9223372036854775806) + 1,
         scheduled_time = j.created_at, terminated_at = c.now
     FROM clock c
     WHERE j.rec_status IS NOT NULL

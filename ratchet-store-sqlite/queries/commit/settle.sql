@@ -11,7 +11,8 @@ INSERT INTO temp.outcome (
 )
 SELECT
     g.key, q.job_id, q.version, g.value ->> 2, min(c.now + (g.value ->> 3), 253370764799999),
-    q.attempts + (g.value ->> 4), q.crash_count + (g.value ->> 5), g.value ->> 6, max(c.now - (g.value ->> 7), 0),
+    min(q.attempts, 4294967294) + (g.value ->> 4), min(q.crash_count, 4294967294) + (g.value ->> 5), g.value ->> 6,
+    max(c.now - (g.value ->> 7), 0),
     g.value ->> 8, g.value ->> 9, q.last_error, q.cancel_reason, q.business_key, q.scheduled_time, q.picked_at,
     q.blocked_by, q.open_parents, q.edge_count, q.progress, c.now
 FROM (SELECT coalesce(:now, CAST(round(unixepoch('subsec') * 1000) AS INTEGER)) AS now) c
@@ -45,7 +46,7 @@ WHERE job_id IN (SELECT o.job_id FROM temp.outcome o WHERE o.ended_as IS NOT NUL
 UPDATE ratchet.scheduler_job AS j
 SET terminal_status = o.ended_as,
     terminated_at = o.now,
-    version = o.fence + 1,
+    version = min(o.fence, 9223372036854775806) + 1,
     terminal_error = CASE WHEN o.ended_as = 'SUCCEEDED' THEN NULL ELSE coalesce(o.error, o.last_error) END,
     error_fingerprint = o.fingerprint,
     cancel_reason = coalesce(o.cancel_reason, o.reason),
@@ -57,7 +58,7 @@ SET terminal_status = o.ended_as,
     scheduled_time = o.scheduled_time,
     execution_start_time = o.started_at,
     execution_end_time = min(o.started_at + o.ran_ms, o.now),
-    queue_wait_ms = max(o.picked_at - o.scheduled_time, 0),
+    queue_wait_ms = max(max(o.picked_at, 0) - max(o.scheduled_time, 0), 0),
     job_result = o.result,
     progress = o.progress
 FROM temp.outcome o
@@ -66,7 +67,7 @@ WHERE j.job_id = o.job_id AND o.ended_as IS NOT NULL;
 UPDATE ratchet.scheduler_job_queue AS q
 SET status = 'PENDING',
     scheduled_time = o.next_due,
-    version = o.fence + 1,
+    version = min(o.fence, 9223372036854775806) + 1,
     attempts = o.attempts,
     crash_count = o.crash_count,
     last_error = coalesce(o.error, o.last_error),

@@ -29,7 +29,7 @@ DELETE FROM ratchet.scheduler_job_queue WHERE job_id IN (SELECT o.job_id FROM te
 UPDATE ratchet.scheduler_job AS j
 SET terminal_status = 'SUCCEEDED',
     terminated_at = o.now,
-    version = o.fence + 1,
+    version = min(o.fence, 9223372036854775806) + 1,
     terminal_error = NULL,
     error_fingerprint = NULL,
     cancel_reason = NULL,
@@ -41,7 +41,7 @@ SET terminal_status = 'SUCCEEDED',
     scheduled_time = o.scheduled_time,
     execution_start_time = o.started_at,
     execution_end_time = min(o.started_at + o.ran_ms, o.now),
-    queue_wait_ms = max(o.picked_at - o.scheduled_time, 0),
+    queue_wait_ms = max(max(o.picked_at, 0) - max(o.scheduled_time, 0), 0),
     job_result = o.result,
     progress = o.progress
 FROM temp.outcome o

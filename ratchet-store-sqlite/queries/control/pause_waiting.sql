@@ -1,3 +1,3 @@
 UPDATE ratchet.scheduler_job_queue
-SET status = 'PAUSED', paused_from_status = 'PENDING', version = version + 1, updated_at = :now
+SET status = 'PAUSED', paused_from_status = 'PENDING', version = min(version, 9223372036854775806) + 1, updated_at = :now
 WHERE job_id = :job_id

@@ -1,6 +1,7 @@
 -- A paused dead letter ends as it had ended: its end is still on its own row.
 UPDATE ratchet.scheduler_job AS j
-SET terminal_status = 'FAILED', version = q.version + 1, edge_count = q.edge_count, blocked_by = q.blocked_by,
+SET terminal_status = 'FAILED', version = min(q.version, 9223372036854775806) + 1,
+    edge_count = q.edge_count, blocked_by = q.blocked_by,
     open_parents = q.open_parents
 FROM ratchet.scheduler_job_queue q
 WHERE j.job_id = :job_id AND q.job_id = :job_id;

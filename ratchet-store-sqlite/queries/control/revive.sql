@@ -12,7 +12,7 @@ SELECT
     j.job_id, CASE WHEN :paused THEN 'PAUSED' ELSE 'PENDING' END, j.job_type, j.queue, j.priority,
     j.scheduled_time, j.business_key, j.timeout_ms, j.max_retries, j.expires_at, j.batch_id, j.total_attempts,
     j.crash_count, j.blocked_by, j.open_parents, j.edge_count, CASE WHEN :paused THEN 'FAILED' END,
-    j.terminal_error, j.progress, j.version + 1, :now
+    j.terminal_error, j.progress, min(j.version, 9223372036854775806) + 1, :now
 FROM ratchet.scheduler_job j
 WHERE j.job_id IN (SELECT unhex(g.value) FROM json_each(:job_ids) g)
 ORDER BY j.job_id

@@ -16,7 +16,7 @@ DELETE FROM ratchet.scheduler_job_queue WHERE job_id IN (SELECT g.job_id FROM te
 UPDATE ratchet.scheduler_job AS j
 SET terminal_status = 'CANCELED',
     terminated_at = :now,
-    version = g.version + 1,
+    version = min(g.version, 9223372036854775806) + 1,
     cancel_reason = coalesce(:reason, g.cancel_reason),
     cancel_cascaded = :cascaded,
     superseded_by = coalesce(:superseded_by, j.superseded_by),

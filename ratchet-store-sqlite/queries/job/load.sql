@@ -33,5 +33,5 @@ SELECT
     END) AS rows
 FROM json_each(:job_ids) g
 CROSS JOIN ratchet.scheduler_job_queue q ON q.job_id = unhex(g.value)
-CROSS JOIN ratchet.scheduler_job j ON j.job_id = q.job_id
+LEFT JOIN ratchet.scheduler_job j ON j.job_id = q.job_id
 WHERE q.picked_by = :owner

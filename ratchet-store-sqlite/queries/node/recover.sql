@@ -18,7 +18,7 @@ ORDER BY q.job_id
 LIMIT :lim;
 
 UPDATE ratchet.scheduler_job_queue AS q
-SET picked_by = :owner, version = q.version + 1, updated_at = c.now
+SET picked_by = :owner, version = min(q.version, 9223372036854775806) + 1, updated_at = c.now
 FROM temp.chosen c
 WHERE q.job_id = c.job_id;
 

@@ -7,7 +7,7 @@ FROM ratchet.scheduler_job j
 WHERE j.job_id IN (SELECT unhex(g.value) FROM json_each(:job_ids) g) AND j.rec_status IS NOT NULL;
 
 UPDATE ratchet.scheduler_job
-SET terminal_status = 'CANCELED', rec_status = NULL, cancel_reason = :reason, version = version + 1,
+SET terminal_status = 'CANCELED', rec_status = NULL, cancel_reason = :reason, version = min(version, 9223372036854775806) + 1,
     scheduled_time = created_at, terminated_at = :now
 WHERE job_id IN (SELECT c.job_id FROM temp.chosen c);
 

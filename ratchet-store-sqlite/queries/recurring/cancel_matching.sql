@@ -15,7 +15,7 @@ WHERE j.rec_status IS NOT NULL
 ORDER BY j.job_id;
 
 UPDATE ratchet.scheduler_job AS j
-SET terminal_status = 'CANCELED', rec_status = NULL, cancel_reason = :reason, version = j.version + 1,
+SET terminal_status = 'CANCELED', rec_status = NULL, cancel_reason = :reason, version = min(j.version, 9223372036854775806) + 1,
     scheduled_time = j.created_at, terminated_at = c.now
 FROM temp.chosen c
 WHERE j.job_id = c.job_id;

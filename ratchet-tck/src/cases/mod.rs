@@ -5,6 +5,7 @@ pub mod batch;
 pub mod cancel;
 pub mod claim;
 pub mod commit;
+pub mod corrupt;
 pub mod effects;
 pub mod insert;
 pub mod keys;
@@ -54,6 +55,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         archive::CASES,
         record::CASES,
         query::CASES,
+        corrupt::CASES,
         race::CASES,
         time::CASES,
     ]

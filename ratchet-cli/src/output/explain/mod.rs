@@ -6,7 +6,7 @@ pub(crate) use reasons::{Ahead, Facts, Holder, Parent, Reason, Resource, reasons
 
 use std::fmt;
 
-use ratchet_api::{JobId, JobStatus};
+use ratchet_api::{Execution, ExecutionResult, JobId, JobStatus, StoreError};
 use serde::Serialize;
 
 use super::{Instant, escape};
@@ -53,6 +53,43 @@ impl fmt::Display for Explanation {
         match self.not_known_here {
             Some(unknown) => writeln!(f, "Not known here: {unknown}."),
             None => Ok(()),
+        }
+    }
+}
+
+/// A job whose row cannot be read: what is wrong with it, and what became of it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Unreadable {
+    job: JobId,
+    problem: String,
+    /// How its last attempt ended.
+    result: Option<ExecutionResult>,
+    error: Option<String>,
+    at: Option<Instant>,
+}
+
+impl Unreadable {
+    pub(crate) fn of(job: JobId, problem: &StoreError, attempt: Option<Execution>) -> Self {
+        let problem = problem.to_string();
+        let Some(attempt) = attempt else {
+            return Self { job, problem, result: None, error: None, at: None };
+        };
+        let at = Some(attempt.recorded_at.into());
+        Self { job, problem, result: Some(attempt.result), error: attempt.error, at }
+    }
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}  its row cannot be read", self.job)?;
+        writeln!(f, "  - {}", escape::one_line(&self.problem))?;
+        match (&self.result, &self.at) {
+            (Some(result), Some(at)) => {
+                let error = self.error.as_deref().map(escape::one_line);
+                let result = result.as_str();
+                writeln!(f, "  - its last attempt: {result} at {at}: {}", error.unwrap_or_default())
+            }
+            _ => writeln!(f, "  - it never ran; a node that meets it ends it as a dead letter"),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{again, hold_targets, is_stale};
 use crate::store::SqlStore;
 use crate::store::hold::{Held, Place};
 use crate::store::info::present;
-use crate::store::row::read_all;
+use crate::store::row::read_readable;
 use crate::store::session::Session;
 
 #[async_trait]
@@ -42,7 +42,7 @@ impl JobPauseStore for SqlStore {
         self.read("paused_queues", |session| {
             Box::pin(async move {
                 let rows = session.sql().paused_queues.bind().rows(session).await?;
-                read_all(session.op(), &rows, |cells| cells.get("queue"))
+                Ok(read_readable(session.op(), "a paused queue", &rows, |cells| cells.get("queue")))
             })
         })
         .await
