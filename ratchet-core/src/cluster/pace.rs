@@ -72,6 +72,7 @@ mod tests {
     #[test]
     fn a_beat_that_failed_is_soon_followed_by_another() {
         assert_eq!(interval(&NodeOptions::default(), 1.0, true, 0.0), millis(1_500));
+        assert_eq!(interval(&NodeOptions::default(), 1.0, true, 1.0), millis(1_350), "and not together");
     }
 
     #[test]

@@ -94,7 +94,7 @@ mod tests {
         let test = |pointer: &str, op, value| {
             Condition::ResultValue(ResultTest { pointer: pointer.to_owned(), op, value })
         };
-        let result = Some(r#"{"sum": 12, "name": "b", "list": [1.5]}"#);
+        let result = Some(r#"{"sum": 12, "name": "b", "list": [1.5], "large": 9007199254740993}"#);
         for (condition, holds) in [
             (test("/sum", Comparison::Gt, json!(10)), true),
             (test("/sum", Comparison::Lt, json!(12)), false),
@@ -102,6 +102,8 @@ mod tests {
             (test("/name", Comparison::Ge, json!("a")), true),
             (test("/name", Comparison::Gt, json!(1)), false),
             (test("/list/0", Comparison::Eq, json!(1.5)), true),
+            // Both are the same as floating-point numbers.
+            (test("/large", Comparison::Gt, json!(9_007_199_254_740_992_u64)), true),
             (test("/nothing", Comparison::Eq, json!(null)), true),
             (test("/nothing", Comparison::Ne, json!(1)), true),
             (test("", Comparison::Ne, json!({})), true),

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 use ratchet_api::options::BreakerSettings;
 use ratchet_api::spi::Gate;
 
-/// No breaker is opened for longer.
-const MAX_OPEN: Duration = Duration::from_hours(24 * 365);
+/// No breaker is opened for longer than a year.
+const MAX_OPEN: Duration = Duration::from_hours(8_760);
 
 /// Whether a breaker lets calls through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
