@@ -270,7 +270,7 @@ const SECRET: &[(&str, &str)] = &[
     ("$1$hunter2$hunter2hunter2hunter2", "[REDACTED]"),
     ("$5$hunter2$hunter2hunter2hunter2", "[REDACTED]"),
     ("machine api.example.com login bob password hunter2", "machine api.example.com login bob password [REDACTED]"),
-    ("//registry.npmjs.org/:_authToken=hunter2", "//registry.npmjs.org/:_authToken=[REDACTED]"),
+    ("//npm.example.org/:_authToken=hunter2", "//npm.example.org/:_authToken=[REDACTED]"),
     ("_auth = hunter2", "_auth = [REDACTED]"),
     ("arn:aws:secret aws_session_token: hunter2", "arn:aws:secret aws_session_token: [REDACTED]"),
     ("Authorization: AWS4-HMAC-SHA256 Credential=AKID/x, Signature=hunter2", "Authorization: AWS4-HMAC-SHA256 [REDACTED]"),
