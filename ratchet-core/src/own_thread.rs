@@ -91,6 +91,6 @@ mod tests {
             drop(tells);
         };
         assert!(on_own_thread(Duration::from_millis(1), hangs).await.is_err());
-        assert_eq!(told.recv(), Ok("dropped"));
+        assert_eq!(told.recv_timeout(LONG), Ok("dropped"));
     }
 }
