@@ -34,7 +34,8 @@ pub struct Limits {
     /// Nesting of arrays and objects in payload and params. Default 64, below the depth at which JSON parsers
     /// give up or exhaust the stack.
     pub json_depth: usize,
-    /// Bytes of a stored result. Default 64 KiB; the job succeeds without its result when that is longer.
+    /// Bytes of a stored result. Default 64 KiB. A longer one is not kept, and if dependents or a callback wait for it, the
+    /// job fails with `ResultTooLarge`.
     pub result_bytes: usize,
     /// Bytes that one attempt may write to the job log, each line counted with
     /// [`LOG_LINE_OVERHEAD`](Self::LOG_LINE_OVERHEAD). Default 64 KiB; what follows is dropped and counted.
@@ -57,6 +58,29 @@ impl Limits {
 
     /// `serde_json` refuses deeper documents of its own accord.
     pub const MAX_DEPTH: usize = 127;
+
+    /// What is within both.
+    ///
+    /// ```
+    /// use ratchet_api::Limits;
+    ///
+    /// let lower = Limits { tags: 3, ..Limits::default() };
+    /// let higher = Limits { result_bytes: 1024 * 1024, ..Limits::default() };
+    /// assert_eq!(higher.and(&lower), lower);
+    /// ```
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self {
+            payload_bytes: self.payload_bytes.min(other.payload_bytes),
+            params_bytes: self.params_bytes.min(other.params_bytes),
+            tags: self.tags.min(other.tags),
+            tag_bytes: self.tag_bytes.min(other.tag_bytes),
+            key_bytes: self.key_bytes.min(other.key_bytes),
+            json_depth: self.json_depth.min(other.json_depth),
+            result_bytes: self.result_bytes.min(other.result_bytes),
+            log_bytes: self.log_bytes.min(other.log_bytes),
+        }
+    }
 
     /// Checks every field against what the stores can hold.
     ///

@@ -7,16 +7,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ratchet_api::store::ProgressReport;
-use ratchet_api::{
-    Fence, Job, JobId, JobStatus, JobType, JsonText, LogLevel, NewLogLine, Owner, Sanitized, Submission,
-};
+use ratchet_api::{Fence, Job, JobId, JobType, LogLevel, NewLogLine, Owner, Sanitized, Submission};
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
 
+use crate::cause::{JobCause, params_of};
 use crate::journal::Journal;
 use crate::log::AttemptLog;
 use crate::panics::PanicReport;
@@ -48,49 +46,6 @@ struct Inner {
     cause: OnceLock<Option<JobCause>>,
     submissions: Mutex<Vec<Submission>>,
     log: Mutex<AttemptLog>,
-}
-
-/// Why a callback runs: the job that ended, and how.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct JobCause {
-    /// The job that ended.
-    pub job_id: JobId,
-    /// How.
-    pub status: JobStatus,
-    /// Its params.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub params: BTreeMap<String, Value>,
-    /// Its error, sanitized, if it failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-    /// Its result, if it succeeded with one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub result: Option<Value>,
-}
-
-impl JobCause {
-    /// What is kept as the params of the callback.
-    pub(crate) fn of(job: &Job, status: JobStatus, error: Option<&str>, result: Option<&JsonText>) -> Self {
-        Self {
-            job_id: job.spec.id,
-            status,
-            params: params_of(job),
-            error: error.map(str::to_owned),
-            result: result.and_then(|result| result.decode().ok()),
-        }
-    }
-}
-
-/// Without params and result, which may hold secrets.
-impl fmt::Debug for JobCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JobCause")
-            .field("job_id", &self.job_id)
-            .field("status", &self.status)
-            .field("error", &self.error)
-            .finish_non_exhaustive()
-    }
 }
 
 /// What an attempt puts into a context.
@@ -202,14 +157,27 @@ impl JobContext {
         })
     }
 
-    /// The job that a callback follows; `None` for every other job.
+    /// The job that a callback follows; `None` for every other job. It is whole as long as that job is there as it ended;
+    /// see [`JobCause::cut`].
     pub fn cause(&self) -> Option<&JobCause> {
-        let cause = self.0.cause.get_or_init(|| {
-            let spec = &self.0.job.spec;
-            let params = spec.params.as_ref().filter(|_| spec.job_type == JobType::Callback)?;
-            params.decode().ok()
-        });
-        cause.as_ref()
+        self.0.cause.get_or_init(|| self.carried_cause()).as_ref()
+    }
+
+    /// As much of the cause as the callback carries.
+    fn carried_cause(&self) -> Option<JobCause> {
+        let spec = &self.0.job.spec;
+        spec.params.as_ref().filter(|_| spec.job_type == JobType::Callback)?.decode().ok()
+    }
+
+    /// Reads what the callback could not carry from the job that it follows. What cannot be read stays marked.
+    pub(crate) async fn complete_cause(&self) {
+        let Some(mut cause) = self.carried_cause().filter(|cause| !cause.cut.is_empty()) else { return };
+        match self.0.client.store().find(&[cause.job_id]).await {
+            Ok(found) => found.iter().flatten().for_each(|job| cause.complete(job)),
+            Err(error) => tracing::warn!(%error, "the job that this callback follows cannot be read"),
+        }
+        // Nobody asked before the body began.
+        let _ = self.0.cause.set(Some(cause));
     }
 
     /// Completes when the body should stop: its job was cancelled, its time is up, its node loses its lease, or its node
@@ -340,10 +308,6 @@ fn emit(level: LogLevel, message: &Sanitized) {
         LogLevel::Warn => tracing::warn!("{message}"),
         LogLevel::Error => tracing::error!("{message}"),
     }
-}
-
-fn params_of(job: &Job) -> BTreeMap<String, Value> {
-    job.spec.params.as_ref().and_then(|params| params.decode().ok()).unwrap_or_default()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -13,8 +13,8 @@ use ratchet_api::spi::{
 };
 use ratchet_api::store::{JobStore, Permit, PermitRequest};
 use ratchet_api::{
-    ErrorRecord, EventHeader, Job, JobClaim, JobEvent, JobEventKind, JobFailure, NodeInfo, Owner, Sanitized,
-    StoreResult, Timestamp,
+    ErrorRecord, EventHeader, Job, JobClaim, JobEvent, JobEventKind, JobFailure, Limits, NodeInfo, Owner,
+    Sanitized, StoreResult, Timestamp,
 };
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -217,6 +217,11 @@ impl Engine {
             () = self.drain.begun() => {}
             () = self.lease.lost() => {}
         }
+    }
+
+    /// What a submission of the engine's own must keep to.
+    pub(crate) fn limits(&self) -> Limits {
+        self.options.limits.and(&self.store.limits())
     }
 
     /// Publishes an event about a job that this node runs.

@@ -44,6 +44,12 @@ pub enum ResultError {
     /// It is not there any more: archived or deleted.
     #[error("job {0} is gone: it was archived or deleted before its result was read")]
     Gone(JobId),
+    /// It succeeded and left no result: that was larger than is kept, or has no JSON form, as the job's log says, or its
+    /// body returns nothing.
+    #[error(
+        "job {0} succeeded, but no result of it is kept; its log says why. Return less, or the key of what it made"
+    )]
+    NotKept(JobId),
     /// The result is of another type.
     #[error("the result of job {id} does not decode: {problem}")]
     Undecodable {
@@ -101,14 +107,16 @@ impl<R: DeserializeOwned> JobHandle<R> {
     /// Waits for the job's result.
     ///
     /// # Errors
-    /// If it did not succeed, or the result does not decode.
+    /// If it did not succeed, or the result was not kept or does not decode.
     pub async fn result(&self) -> Result<R, ResultError> {
         let job = self.ended().await?;
         let id = self.id;
         match job.status {
             JobStatus::Succeeded => {
-                let result = job.ending.and_then(|ending| ending.result);
-                let result = result.unwrap_or_else(|| JsonText::from_stored("null"));
+                let kept = job.ending.and_then(|ending| ending.result);
+                // A type without content loses nothing.
+                let nothing = || (size_of::<R>() == 0).then(|| JsonText::from_stored("null"));
+                let result = kept.or_else(nothing).ok_or(ResultError::NotKept(id))?;
                 result.decode().map_err(|error| ResultError::Undecodable { id, problem: error.to_string() })
             }
             JobStatus::Failed => Err(ResultError::Failed { id, error: job.last_error.unwrap_or_default() }),

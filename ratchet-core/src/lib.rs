@@ -13,6 +13,7 @@ pub mod defaults;
 pub mod maintenance;
 
 mod call;
+mod cause;
 mod cluster;
 mod coalesce;
 mod context;
@@ -42,7 +43,8 @@ mod unrecorded;
 pub use failure::__private;
 
 pub use call::{Call, CallError, JobDefaults};
-pub use context::{JobCause, JobContext};
+pub use cause::{CausePart, JobCause};
+pub use context::JobContext;
 pub use drain::Readiness;
 pub use failure::{IntoFailure, JobError};
 pub use handle::{JobHandle, ResultError};

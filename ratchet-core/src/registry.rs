@@ -264,7 +264,8 @@ fn undecodable(error: &serde_json::Error) -> String {
 fn result<R: Serialize, E: IntoFailure>(result: Result<R, E>) -> BodyResult {
     let value = result.map_err(IntoFailure::into_failure)?;
     match JsonText::of(&value) {
-        Ok(json) => Ok(Some(json).filter(|json| json.as_str() != "null")),
+        // A type without content has no result; of any other, nothing means that it was not kept.
+        Ok(json) => Ok(Some(json).filter(|_| size_of::<R>() > 0)),
         // The work is done; repeating it for the sake of its result would do it twice.
         Err(error) => {
             let problem = format!("the result has no JSON form and is not kept: {error}");

@@ -119,6 +119,10 @@ impl StoreInfo for MemoryStore {
         Some(Arc::new(MemoryCoordinator::new(Arc::clone(&self.wakeups))))
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     async fn database_time(&self) -> StoreResult<Timestamp> {
         Ok(self.transaction(|_, now| now))
     }

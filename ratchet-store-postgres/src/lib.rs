@@ -28,7 +28,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ratchet_api::spi::ClusterCoordinator;
 use ratchet_api::store::{Capabilities, StoreInfo};
-use ratchet_api::{StoreResult, Timestamp};
+use ratchet_api::{Limits, StoreResult, Timestamp};
 use ratchet_store_core::SqlStore;
 
 /// A store in one schema of a PostgreSQL database.
@@ -53,6 +53,10 @@ impl StoreInfo for PostgresStore {
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
         let place = self.wakeups.clone()?;
         Some(Arc::new(PgNotifyCoordinator::at(place)))
+    }
+
+    fn limits(&self) -> Limits {
+        self.store.limits()
     }
 
     async fn database_time(&self) -> StoreResult<Timestamp> {

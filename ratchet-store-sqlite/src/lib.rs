@@ -34,7 +34,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ratchet_api::spi::ClusterCoordinator;
 use ratchet_api::store::{Capabilities, StoreInfo};
-use ratchet_api::{StoreResult, Timestamp};
+use ratchet_api::{Limits, StoreResult, Timestamp};
 use ratchet_store_core::SqlStore;
 
 /// A store in a file of SQLite.
@@ -59,6 +59,10 @@ impl StoreInfo for SqliteStore {
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
         let place = self.wakeups.clone()?;
         Some(Arc::new(wakeup::FileCoordinator::new(place)))
+    }
+
+    fn limits(&self) -> Limits {
+        self.store.limits()
     }
 
     async fn database_time(&self) -> StoreResult<Timestamp> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ratchet_api::spi::JobEventListener;
 use ratchet_api::store::{JobFilter, JobStore, PageRequest};
-use ratchet_api::{Job, JobEvent, JobEventKind, JobId, JobType, StoreClock};
+use ratchet_api::{Job, JobEvent, JobEventKind, JobId, JobType, LogLine, StoreClock};
 use ratchet_core::defaults::PackagePrefixClassPolicy;
 use ratchet_core::{Client, Ratchet, Readiness, Scheduler, SchedulerBuilder};
 use tokio::sync::Notify;
@@ -147,6 +147,17 @@ impl Node {
     /// What was logged about a job.
     pub fn lines(&self, id: JobId) -> Vec<Line> {
         lines::of(id)
+    }
+
+    /// Waits until a job's own log has this line.
+    pub async fn until_logged(&self, id: JobId, message: &str) -> LogLine {
+        loop {
+            let lines = self.store().logs(id, None, 100).await.expect("read");
+            if let Some(line) = lines.into_iter().find(|line| line.message.starts_with(message)) {
+                return line;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     /// The result of the newest callback, once it has one.

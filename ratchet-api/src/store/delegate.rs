@@ -77,6 +77,9 @@ macro_rules! __delegate_part {
             ) -> ::std::option::Option<::std::sync::Arc<dyn $crate::spi::ClusterCoordinator>> {
                 self.$inner.coordinator()
             }
+            fn limits(&self) -> $crate::Limits {
+                self.$inner.limits()
+            }
             async fn database_time(&self) -> $crate::StoreResult<$crate::Timestamp> {
                 self.$inner.database_time().await
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::spi::ClusterCoordinator;
-use crate::{StoreResult, Timestamp};
+use crate::{Limits, StoreResult, Timestamp};
 
 /// What a store can do beyond the contract.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +33,14 @@ pub trait StoreInfo: Send + Sync + 'static {
     /// since a node has its own. The engine takes it unless it is given another.
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
         None
+    }
+
+    /// How much the store takes of one submission. The engine keeps to it when it submits jobs by itself.
+    ///
+    /// # Contract
+    /// - `info.limits`: a submission within these limits is never refused for its size; one beyond them always is.
+    fn limits(&self) -> Limits {
+        Limits::default()
     }
 
     /// The present by the clock that decides.

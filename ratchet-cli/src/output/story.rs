@@ -241,9 +241,14 @@ impl fmt::Display for Fields {
 /// What a callback tells of, in place of params.
 fn cause(job: &JobView) -> Option<String> {
     let params = job.params.as_ref().filter(|_| job.job_type == JobType::Callback)?;
-    let JobCause { job_id, status, error, .. } = serde_json::from_str(&params.to_string()).ok()?;
+    let JobCause { job_id, status, error, cut, .. } = serde_json::from_str(&params.to_string()).ok()?;
     let error = error.map(|error| format!(": {error}")).unwrap_or_default();
-    Some(format!("job {job_id}, which is {status}{error}"))
+    let mut text = format!("job {job_id}, which is {status}{error}");
+    for (part, bytes) in cut {
+        let part = format!("{part:?}").to_lowercase();
+        let _ = write!(text, "\nits {part} of {bytes} bytes is not whole here: see that job");
+    }
+    Some(text)
 }
 
 fn attempt_table(attempts: &[Attempt], now: Instant) -> String {

@@ -130,7 +130,7 @@ impl Client {
 
     /// Whether a submission may be stored at all.
     pub(crate) fn check(&self, submission: &Submission) -> Result<(), SubmitError> {
-        submission.validate(&self.0.parts.options.limits)?;
+        submission.validate(&self.0.parts.options.limits.and(&self.0.parts.store.limits()))?;
         for job in &submission.jobs {
             let calls = [Some(&job.spec.payload), job.spec.on_success.as_ref(), job.spec.on_failure.as_ref()];
             for call in calls.into_iter().flatten() {

@@ -5,6 +5,7 @@ mod gates;
 mod invoke;
 pub(crate) mod record;
 mod unknown;
+mod unstored;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use ratchet_api::spi::GateRejection;
 use ratchet_api::store::Loaded;
 use ratchet_api::{
     DeadReason, HandBackReason, Job, JobClaim, JobEventKind, JobFailure, JobSpec, JobStatus, JsonText,
-    NewDlqAlert, Recorded, Verdict,
+    NewDlqAlert, Recorded, Submission, Verdict,
 };
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -33,6 +34,7 @@ pub(crate) use invoke::panicked;
 use invoke::{Ended, Invocation};
 use record::Recording;
 pub(crate) use unknown::UnknownTargets;
+use unstored::unstored;
 
 /// One attempt at a claimed job.
 pub(crate) struct Attempt {
@@ -68,7 +70,9 @@ struct Subject {
 /// A body that returned.
 struct Done {
     result: Option<JsonText>,
-    ctx: JobContext,
+    /// Why the result is not kept.
+    unkept: Option<JobFailure>,
+    submissions: Vec<Submission>,
 }
 
 impl Attempt {
@@ -150,6 +154,7 @@ async fn steps(
     let call = engine.plugs.resolver.to_invocation(payload);
     let call =
         call.map_err(|error| Stop::Failed(JobFailure::new("UndecodablePayload", error.to_string())))?;
+    ctx.complete_cause().await;
     gates::drain(engine)?;
 
     engine.publish(claim, JobEventKind::Started);
@@ -169,11 +174,13 @@ async fn steps(
         slot,
     };
     let ended = invocation.run().await;
+    let unkept = unkept(engine, &ended);
     engine.journal.append(claim.id, ctx.take_lines()).await;
     match ended {
         Ended::Returned(Ok(result)) => {
             admission.report(None);
-            Ok(Done { result: result.filter(|result| fits(engine, result)), ctx })
+            let submissions = ctx.take_submissions();
+            Ok(Done { result: result.filter(|_| unkept.is_none()), unkept, submissions })
         }
         Ended::Returned(Err(failure)) => {
             let counts = !matches!(failure.retry_advice(), ratchet_api::RetryAdvice::Snooze(_));
@@ -192,13 +199,12 @@ async fn steps(
     }
 }
 
-/// Whether a result is small enough to be kept. The work is done either way.
-fn fits(engine: &Engine, result: &JsonText) -> bool {
+/// Why a result is not kept, if it is too large: a failure if somebody waits for it. Trying again would do the work twice.
+fn unkept(engine: &Engine, ended: &Ended) -> Option<JobFailure> {
+    let Ended::Returned(Ok(Some(result))) = ended else { return None };
     let (bytes, most) = (result.as_str().len(), engine.options.limits.result_bytes);
-    if bytes > most {
-        tracing::warn!(bytes, most, "the result is too large and is not kept");
-    }
-    bytes <= most
+    let text = || format!("the result has {bytes} bytes; `limits.result_bytes` keeps no more than {most}");
+    (bytes > most).then(|| JobFailure::new("ResultTooLarge", text()).do_not_retry("the work is done"))
 }
 
 /// Reads the jobs that were claimed, and with them whether they were cancelled meanwhile: one call for all.
@@ -269,11 +275,8 @@ fn conclude(
     let spec = &subject.job.spec;
     let target = spec.payload.target().as_str();
     let stop = match steps {
-        Ok(done) => {
-            return Some(Conclusion::Succeeded {
-                result: done.result,
-                submissions: done.ctx.take_submissions(),
-            });
+        Ok(Done { result, unkept, submissions }) => {
+            return Some(Conclusion::Succeeded { result, unkept, submissions });
         }
         Err(stop) => stop,
     };
@@ -357,9 +360,11 @@ async fn bury_as(
 /// Records a conclusion, and tells what was recorded.
 async fn record(engine: &Engine, recording: Recording<'_>) {
     let (claim, run) = (recording.claim, recording.run);
-    let Some((verdict, conclusion)) = recording.offer(engine).await else { return };
-    alert(engine, claim, &conclusion, &verdict).await;
-    publish(engine, claim, &conclusion, verdict, run.map(|(_, ran_for)| ran_for));
+    let Some(taken) = recording.offer(engine).await else { return };
+    alert(engine, claim, &taken.conclusion, &taken.verdict).await;
+    let unstored = unstored(&taken);
+    publish(engine, claim, &taken.conclusion, taken.verdict, run.map(|(_, ran_for)| ran_for));
+    unstored::tell(engine, claim, unstored).await;
 }
 
 /// Records a dead letter for those who look after them. Trouble with that changes nothing about the job.

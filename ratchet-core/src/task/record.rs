@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use ratchet_api::{
-    DeadReason, EdgeState, Job, JobClaim, JobFailure, Run, Sanitized, StoreError, StoreErrorKind, Verdict,
+    DeadReason, Job, JobClaim, JobFailure, Run, Sanitized, StoreError, StoreErrorKind, Verdict,
 };
 use tokio::time::Instant;
 
@@ -62,6 +62,14 @@ pub(crate) struct Recording<'a> {
     pub(crate) place: Option<&'a Place>,
 }
 
+/// What the store took of it.
+pub(crate) struct Taken {
+    pub(crate) verdict: Verdict,
+    pub(crate) conclusion: Conclusion,
+    /// Why the callback is not part of it, if there is one.
+    pub(crate) callback_refused: Option<Sanitized>,
+}
+
 /// An outcome that the store did not take.
 struct Trouble {
     waiting: Waiting,
@@ -79,18 +87,22 @@ struct Written {
 impl Recording<'_> {
     /// Offers it until the store has recorded it; `None` if the lease was lost before. Answers also what was recorded in
     /// the end.
-    pub(crate) async fn offer(mut self, engine: &Engine) -> Option<(Verdict, Conclusion)> {
-        let (mut form, mut trouble) = (Form::Whole, None::<Trouble>);
+    pub(crate) async fn offer(mut self, engine: &Engine) -> Option<Taken> {
+        let (mut form, mut trouble, mut callback_refused) = (Form::Whole, None::<Trouble>, None);
         loop {
+            self.fail_those_who_wait(engine);
             let alone = trouble.as_ref().is_some_and(|trouble| trouble.refused.is_some());
-            let error = match engine.exchange.commit(Offer { outcome: self.outcome(form), alone }).await {
-                Ok(Verdict::EdgesChanged { edges: known, edge_count: count }) => {
-                    self.edges = Edges { known, count };
-                    continue;
-                }
-                Ok(verdict) => return Some((verdict, self.conclusion)),
-                Err(error) => error,
-            };
+            let error =
+                match engine.exchange.commit(Offer { outcome: self.outcome(engine, form), alone }).await {
+                    Ok(Verdict::EdgesChanged { edges: known, edge_count: count }) => {
+                        self.edges = Edges { known, count };
+                        continue;
+                    }
+                    Ok(verdict) => {
+                        return Some(Taken { verdict, conclusion: self.conclusion, callback_refused });
+                    }
+                    Err(error) => error,
+                };
             if !engine.lease.holds() {
                 tracing::warn!("the lease of this node is lost; the outcome of the job is not written");
                 return None;
@@ -106,22 +118,32 @@ impl Recording<'_> {
                     tracing::error!(%reason, next = ?next, "the store refuses the outcome for its content; less is offered");
                     self.conclusion = reduced(engine, &self, next, &reason);
                     form = next;
+                    let has_callback = self.job.is_some_and(|job| job.spec.on_failure.is_some());
+                    callback_refused = Some(reason).filter(|_| form == Form::WithoutCallback && has_callback);
                 }
                 _ => trouble.pause(engine).await,
             }
         }
     }
 
-    fn outcome(&self, form: Form) -> ratchet_api::Outcome {
+    fn outcome(&self, engine: &Engine, form: Form) -> ratchet_api::Outcome {
         let run = self.run.map(|(started, ran_for)| Run { started_ago: started.elapsed(), ran_for });
         let job = self.job.filter(|_| form != Form::WithoutCallback);
-        outcome::of(self.claim, job, &self.edges, &self.conclusion, run)
+        outcome::of(self.claim, job, &self.edges, &self.conclusion, run, &engine.limits())
     }
 
     /// Whether dependents or a callback need the result.
     fn result_is_awaited(&self) -> bool {
-        self.edges.known.iter().any(|edge| edge.state == EdgeState::Open)
-            || self.job.is_none_or(|job| job.spec.on_success.is_some())
+        outcome::result_is_awaited(self.job, &self.edges)
+    }
+
+    /// A success without its result is none for those who wait for it.
+    fn fail_those_who_wait(&mut self, engine: &Engine) {
+        if let (Conclusion::Succeeded { unkept: Some(failure), .. }, Some(job)) = (&self.conclusion, self.job)
+            && self.result_is_awaited()
+        {
+            self.conclusion = failed(engine, self.claim, &job.spec, failure);
+        }
     }
 }
 
@@ -178,7 +200,8 @@ fn reduced(engine: &Engine, recording: &Recording<'_>, form: Form, reason: &Sani
         |error: &str| engine.error_record(target, &JobFailure::new("OutcomeRefused", message(error)));
     match recording.conclusion.clone() {
         Conclusion::Succeeded { submissions, .. } if form == Form::WithoutResult => {
-            Conclusion::Succeeded { result: None, submissions }
+            let unkept = Some(JobFailure::new("OutcomeRefused", message("")));
+            Conclusion::Succeeded { result: None, unkept, submissions }
         }
         Conclusion::Succeeded { .. } => {
             let failure = JobFailure::new("OutcomeRefused", message(""));
@@ -223,8 +246,8 @@ mod tests {
     fn less_is_offered_step_by_step() {
         use Form::{AsFailure, Whole, WithoutCallback, WithoutResult};
         let result = Some(JsonText::of(&1).unwrap());
-        let rich = Conclusion::Succeeded { result, submissions: Vec::new() };
-        let poor = Conclusion::Succeeded { result: None, submissions: Vec::new() };
+        let rich = Conclusion::Succeeded { result, unkept: None, submissions: Vec::new() };
+        let poor = Conclusion::Succeeded { result: None, unkept: None, submissions: Vec::new() };
         let retry = Conclusion::Retry { delay: Duration::ZERO, error: error() };
         let dead = Conclusion::Dead { error: error(), reason: DeadReason::Exhausted };
         let back = Conclusion::HandBack { delay: Duration::ZERO, reason: HandBackReason::Released };

@@ -4,7 +4,7 @@ use std::any::Any;
 
 use async_trait::async_trait;
 use ratchet_api::store::{Capabilities, StoreInfo};
-use ratchet_api::{StoreResult, Timestamp};
+use ratchet_api::{Limits, StoreResult, Timestamp};
 
 use super::SqlStore;
 use crate::store::row::Cells;
@@ -18,6 +18,10 @@ impl StoreInfo for SqlStore {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::default()
+    }
+
+    fn limits(&self) -> Limits {
+        self.options.limits
     }
 
     async fn database_time(&self) -> StoreResult<Timestamp> {

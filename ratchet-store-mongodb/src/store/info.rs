@@ -2,7 +2,7 @@ use std::any::Any;
 
 use async_trait::async_trait;
 use ratchet_api::store::StoreInfo;
-use ratchet_api::{StoreResult, Timestamp};
+use ratchet_api::{Limits, StoreResult, Timestamp};
 
 use crate::MongoStore;
 
@@ -10,6 +10,10 @@ use crate::MongoStore;
 impl StoreInfo for MongoStore {
     fn name(&self) -> &'static str {
         "mongodb"
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
     }
 
     async fn database_time(&self) -> StoreResult<Timestamp> {

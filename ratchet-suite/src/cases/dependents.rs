@@ -11,6 +11,7 @@ use ratchet_api::{
     JobPriority, JobStatus, JsonText, NewJob, Owner, StoreResult, Submission,
 };
 use ratchet_core::{JobContext, JobFailure, jobs};
+use tokio::sync::Notify;
 
 use crate::{Fixture, Node};
 
@@ -18,11 +19,17 @@ crate::cases! {
     a_job_ends_after_its_dependent_is_gone;
     a_job_that_cannot_be_read_ends_with_its_dependents;
     a_job_whose_attempt_panics_ends_with_all_that_follows;
+    a_result_that_a_dependent_waits_for_is_kept_or_fails_the_job;
+    a_result_that_is_too_large_fails_the_job_for_a_dependent_that_comes_late;
 }
+
+const KIB: usize = 1024;
 
 #[derive(Clone, Default)]
 struct Work {
     broken: Arc<AtomicBool>,
+    entered: Arc<Notify>,
+    released: Arc<Notify>,
 }
 
 #[jobs(target = "test.Work")]
@@ -40,6 +47,19 @@ impl Work {
         Err(JobFailure::new("Told", "to fail"))
     }
 
+    /// A result of so many bytes.
+    #[job]
+    async fn result(&self, bytes: usize) -> Result<String, JobFailure> {
+        Ok("x".repeat(bytes - 2))
+    }
+
+    #[job]
+    async fn late_result(&self, bytes: usize) -> Result<String, JobFailure> {
+        self.entered.notify_one();
+        self.released.notified().await;
+        Ok("x".repeat(bytes - 2))
+    }
+
     #[job]
     async fn after(&self, ctx: &JobContext) -> Result<String, JobFailure> {
         Ok(ctx.cause().and_then(|cause| cause.error.clone()).unwrap_or_default())
@@ -47,7 +67,11 @@ impl Work {
 }
 
 fn call(method: &str) -> JobPayload {
-    JobPayload::new("test.Work", method, &JsonText::from_stored("[]")).expect("the names are good")
+    call_with(method, "[]")
+}
+
+fn call_with(method: &str, args: &str) -> JobPayload {
+    JobPayload::new("test.Work", method, &JsonText::from_stored(args)).expect("the names are good")
 }
 
 /// Stores a job with one that runs after its success and one that runs after its failure.
@@ -154,5 +178,48 @@ async fn a_job_whose_attempt_panics_ends_with_all_that_follows(fx: Fixture) {
     let job = ended_as_failed(&node, family).await;
     assert_eq!(job.last_error.as_deref(), Some("Panic: do not ask me"));
     assert_eq!(node.callback_result().await, "\"Panic: do not ask me\"");
+    node.stop().await;
+}
+
+// shows: S86
+async fn a_result_that_a_dependent_waits_for_is_kept_or_fails_the_job(fx: Fixture) {
+    let node = fx.node(|builder| builder.bean(Work::default())).await;
+    for (kib, kept) in [(1, true), (20, true), (63, true), (65, false), (200, false)] {
+        let mut first = NewJob::new(call_with("result", &format!("[{}]", kib * KIB)));
+        first.spec.max_retries = 3;
+        let family = family(node.store(), first).await;
+        if kept {
+            let job = ended(&node, family[0]).await;
+            let result = job.ending.and_then(|ending| ending.result).expect("it is kept");
+            assert_eq!((job.status, result.as_str().len()), (JobStatus::Succeeded, kib * KIB));
+            assert_eq!(ended(&node, family[1]).await.status, JobStatus::Succeeded, "{kib} KiB");
+            continue;
+        }
+        let job = ended_as_failed(&node, family).await;
+        let error = job.last_error.expect("it has one");
+        assert!(error.starts_with("ResultTooLarge: the result has "), "{error}");
+        assert_eq!(job.attempts, 1, "its work is not done again");
+    }
+    node.stop().await;
+}
+
+async fn a_result_that_is_too_large_fails_the_job_for_a_dependent_that_comes_late(fx: Fixture) {
+    let work = Work::default();
+    let node = fx.node(|builder| builder.bean(work.clone())).await;
+    let first = NewJob::new(call_with("late_result", &format!("[{}]", 65 * KIB)));
+    let parent = first.spec.id;
+    node.store().insert(&[Submission::single(first)]).await.expect("stored");
+    node.wake_up(JobPriority::Normal);
+    work.entered.notified().await;
+    let then = NewJob::new(call("work"));
+    let child = then.spec.id;
+    let mut late = Submission::single(then);
+    late.edges = vec![Edge::new(parent, child, Condition::Success)];
+    assert_eq!(node.store().insert(&[late]).await.expect("stored"), [Inserted::New]);
+    work.released.notify_one();
+    let job = ended(&node, parent).await;
+    assert_eq!(job.status, JobStatus::Failed);
+    assert!(job.last_error.expect("it has one").starts_with("ResultTooLarge: "));
+    assert_eq!(ended(&node, child).await.status, JobStatus::Canceled);
     node.stop().await;
 }

@@ -9,7 +9,7 @@ use ratchet_api::store::{JobFilter, PageRequest};
 use ratchet_api::{
     InvalidSubmission, Job, JobPayload, JobStatus, JsonText, Limits, ResourceLimit, ResourceName, SubmitError,
 };
-use ratchet_core::{Call, JobFailure, JobHandle, Method, Readiness, SchedulerBuilder, jobs};
+use ratchet_core::{Call, JobFailure, JobHandle, Method, Readiness, ResultError, SchedulerBuilder, jobs};
 use tokio::sync::{Barrier, Notify};
 
 use crate::{Fixture, Node};
@@ -267,6 +267,11 @@ async fn a_result_at_the_limit_is_kept_and_one_above_it_is_not(fx: Fixture) {
     let ended = dropped.ended().await.expect("it ends");
     assert_eq!(ended.status, JobStatus::Succeeded);
     assert_eq!(ended.ending.and_then(|ending| ending.result), None);
+    let missing = dropped.result().await;
+    assert!(matches!(missing, Err(ResultError::NotKept(id)) if id == dropped.id()), "{missing:?}");
+    let said =
+        "the result is not kept: the result has 65537 bytes; `limits.result_bytes` keeps no more than 65536";
+    node.until_logged(dropped.id(), said).await;
     node.stop().await;
 }
 

@@ -2,6 +2,7 @@
 
 mod attempt;
 mod bodies;
+mod callbacks;
 mod cluster;
 mod control;
 mod dependents;
@@ -26,6 +27,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
     let areas = [
         attempt::CASES,
         bodies::CASES,
+        callbacks::CASES,
         control::CASES,
         dependents::CASES,
         events::CASES,

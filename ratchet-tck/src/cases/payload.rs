@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use ratchet_api::store::{JobFilter, Loaded, PageRequest, ProgressReport};
 use ratchet_api::{
-    DeadReason, End, ErrorRecord, Inserted, InvalidSubmission, JobPayload, JobSpec, JsonText, Limits,
+    DeadReason, Effect, End, ErrorRecord, Inserted, InvalidSubmission, JobPayload, JobSpec, JsonText, Limits,
     LogLevel, MethodName, NewJob, NewLogLine, Refusal, Sanitized, Submission, TargetName,
 };
 
+use super::commit::{ran, recorded};
 use super::keys::lives::{Life, named};
 use crate::Fixture;
 use crate::case::cases;
@@ -21,7 +22,8 @@ cases! { "payload";
     every_reader_gets_the_same_text: ["insert.pending", "query.filter"] [];
     names_of_targets_and_methods_come_back_exactly: ["insert.pending"] [10];
     principal_and_trace_context_come_back_exactly: ["insert.pending"] [19];
-    a_text_at_its_limit_is_stored_and_one_byte_more_is_refused: ["insert.pending", "insert.invalid"] [];
+    a_text_at_its_limit_is_stored_and_one_byte_more_is_refused: ["insert.pending", "insert.invalid", "info.limits"] [];
+    what_an_outcome_submits_is_stored_whatever_its_size: ["commit.submit", "commit.succeeded"] [86 90];
     a_text_nested_64_levels_is_stored_and_65_is_refused: ["insert.pending", "insert.invalid"] [];
     a_megabyte_is_refused_and_hurts_no_neighbour: ["insert.invalid", "insert.isolated"] [];
     many_large_jobs_fit_one_call: ["insert.pending"] [];
@@ -172,7 +174,8 @@ fn json_of(bytes: usize) -> JsonText {
 
 pub async fn a_text_at_its_limit_is_stored_and_one_byte_more_is_refused(fx: Fixture) {
     let (writer, reader) = (fx.node("writer").await, fx.node("reader").await);
-    let limits = Limits::default();
+    let limits = writer.store.limits();
+    assert_eq!(limits, Limits::default());
     type Fill = fn(&mut JobSpec, usize);
     let fills: [(&'static str, usize, Fill); 6] = [
         ("payload", limits.payload_bytes, |spec, bytes| spec.payload = call_of(bytes)),
@@ -206,6 +209,32 @@ pub async fn a_text_at_its_limit_is_stored_and_one_byte_more_is_refused(fx: Fixt
     let problem = InvalidSubmission::TooManyTags { count: limits.tags + 1, max: limits.tags };
     let inserted = writer.submit(Submission::single(tagged(limits.tags + 1))).await;
     assert_eq!(inserted, Inserted::Refused(Refusal::Invalid(problem)));
+}
+
+pub async fn what_an_outcome_submits_is_stored_whatever_its_size(fx: Fixture) {
+    let (writer, reader) = (fx.node("writer").await, fx.node("reader").await);
+    let most = writer.store.limits().params_bytes;
+    for kib in [1, 20, 63, 65, 200] {
+        let result = json_of(kib * 1024);
+        let follower = |bytes| job_with(|new| new.spec.params = Some(json_of(bytes)));
+        let (fits, over) = (follower(most.min(kib * 1024)), follower(most + 1));
+        let claim = writer.running(job()).await;
+        let mut outcome = ran(&claim, End::Succeeded { result: Some(result.clone()) });
+        let submit = |new: &NewJob| Effect::Submit(Box::new(Submission::single(new.clone())));
+        outcome.effects = vec![submit(&over), submit(&fits)];
+        let led_to = recorded(writer.commit(outcome).await);
+        let problem = InvalidSubmission::TooLarge { what: "params", len: most + 1, max: most };
+        assert_eq!(
+            led_to.submitted,
+            [Inserted::Refused(Refusal::Invalid(problem)), Inserted::New],
+            "{kib} KiB"
+        );
+        let ending = reader.job(claim.id).await.ending.expect("it has ended");
+        assert!(ending.result == Some(result), "{kib} KiB come back");
+        assert!(reader.job(fits.spec.id).await.spec == fits.spec, "{kib} KiB: the follower is there");
+        assert!(reader.find(over.spec.id).await.is_none(), "{kib} KiB: the other is not");
+        writer.end(&writer.take(fits.spec.id).await, End::Succeeded { result: None }).await;
+    }
 }
 
 pub async fn a_text_nested_64_levels_is_stored_and_65_is_refused(fx: Fixture) {

@@ -1,0 +1,237 @@
+//! What follows from an outcome is stored whatever its size, or somebody hears of it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ratchet_api::store::{CancelVerdict, JobFilter, JobStore, JobTerminalStore, PageRequest, Target};
+use ratchet_api::{
+    BusinessKey, Effect, InvalidSubmission, Job, JobEventKind, JobStatus, JobType, JsonText, LogLevel,
+    Outcome, Owner, QueueName, Sanitized, StoreResult, SubmitError, Verdict,
+};
+use ratchet_core::{JobCause, JobContext, JobFailure, JobHandle, jobs};
+
+use crate::{Fixture, Node};
+
+crate::cases! {
+    a_callback_knows_the_whole_result_whatever_its_size;
+    a_callback_knows_params_and_error_whatever_their_size;
+    a_callback_whose_job_is_gone_knows_what_is_missing;
+    a_refused_callback_leaves_the_outcome_and_is_told;
+    a_body_hears_of_content_that_is_refused;
+    a_taken_key_is_an_answer_that_is_logged;
+}
+
+const KIB: usize = 1024;
+
+#[derive(Clone)]
+struct Calls;
+
+#[jobs(target = "test.Calls")]
+impl Calls {
+    /// A result of so many bytes.
+    #[job]
+    async fn result(&self, bytes: usize) -> Result<String, JobFailure> {
+        Ok("x".repeat(bytes - 2))
+    }
+
+    /// The same, after which nothing of its queue is started.
+    #[job]
+    async fn last_result(&self, ctx: &JobContext, bytes: usize) -> Result<String, JobFailure> {
+        ctx.client().store().set_queue_paused(&default_queue(), true).await?;
+        Ok("x".repeat(bytes - 2))
+    }
+
+    #[job]
+    async fn fail(&self, bytes: usize) -> Result<(), JobFailure> {
+        Err(JobFailure::new("Told", "to fail ".repeat(bytes / 8)))
+    }
+
+    /// Enqueues a job with a param of so many bytes.
+    #[job]
+    async fn enqueue(&self, ctx: &JobContext, bytes: usize) -> Result<(), JobFailure> {
+        ctx.enqueue(Self::job().result(2)).param("text", "x".repeat(bytes)).submit().await?;
+        Ok(())
+    }
+
+    #[job]
+    async fn enqueue_key(&self, ctx: &JobContext) -> Result<(), JobFailure> {
+        ctx.enqueue(Self::job().result(2)).business_key("taken").submit().await?;
+        Ok(())
+    }
+
+    /// What it knows: how long the result, the params and the error are, and what is not whole.
+    #[job]
+    async fn after(&self, ctx: &JobContext) -> Result<String, JobFailure> {
+        let JobCause { status, result, error, params, cut, .. } = ctx.cause().ok_or_else(no_cause)?;
+        let result = result.as_ref().and_then(|result| result.as_str()).map(str::len);
+        let params: usize = params.values().filter_map(|value| value.as_str()).map(str::len).sum();
+        let error = error.as_ref().map(String::len);
+        let asked: Option<String> = ctx.param("text");
+        assert_eq!(asked.map_or(0, |text| text.len()), params, "a callback has the params of its job");
+        Ok(format!("{status} {result:?} {params} {error:?} {cut:?}"))
+    }
+}
+
+fn no_cause() -> JobFailure {
+    JobFailure::new("NoCause", "a callback has a cause")
+}
+
+fn default_queue() -> QueueName {
+    QueueName::new("default").expect("a name")
+}
+
+async fn ended<R>(job: &JobHandle<R>) -> Job {
+    job.ended().await.expect("it ends")
+}
+
+/// The callbacks, once there are so many and all have ended.
+async fn callbacks(node: &Node, count: usize) -> Vec<Job> {
+    let mut filter = JobFilter::default();
+    filter.types = vec![JobType::Callback];
+    loop {
+        let jobs = node.store().query_jobs(&filter, &PageRequest::first(100)).await.expect("read").jobs;
+        if jobs.len() == count && jobs.iter().all(|job| job.ending.is_some()) {
+            return jobs;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// What the newest of so many callbacks knew.
+async fn known(node: &Node, count: usize) -> String {
+    let jobs = callbacks(node, count).await;
+    let newest = jobs.iter().max_by_key(|job| job.spec.id).expect("there is one");
+    let result = newest.ending.as_ref().and_then(|ending| ending.result.as_ref());
+    result.and_then(|result| result.decode().ok()).unwrap_or_else(|| format!("{:?}", newest.last_error))
+}
+
+// shows: S86 S90 S104
+async fn a_callback_knows_the_whole_result_whatever_its_size(fx: Fixture) {
+    let node = fx.node(|builder| builder.bean(Calls)).await;
+    let sizes = [(1, true), (20, true), (63, true), (65, false), (200, false)];
+    for (count, (kib, kept)) in (1..).zip(sizes) {
+        let bytes = kib * KIB;
+        let call = node.enqueue(Calls::job().result(bytes));
+        let call = call.on_success(&Calls::job().after()).on_failure(&Calls::job().after());
+        let job = ended(&call.submit().await.expect("stored")).await;
+        if kept {
+            assert_eq!(job.status, JobStatus::Succeeded, "{kib} KiB");
+            assert_eq!(known(&node, count).await, format!("SUCCEEDED Some({}) 0 None {{}}", bytes - 2));
+            continue;
+        }
+        let error = job.last_error.expect("it has one");
+        assert!(error.starts_with("ResultTooLarge: "), "{error}");
+        assert_eq!(known(&node, count).await, format!("FAILED None 0 Some({}) {{}}", error.len()));
+    }
+    node.stop().await;
+}
+
+// shows: S104
+async fn a_callback_knows_params_and_error_whatever_their_size(fx: Fixture) {
+    let node = fx.node(|builder| builder.bean(Calls)).await;
+    for (count, kib) in (1..).zip([1, 12, 15]) {
+        let params = kib * KIB;
+        let call = node.enqueue(Calls::job().fail(8 * KIB)).param("text", "x".repeat(params));
+        let job = ended(&call.on_failure(&Calls::job().after()).submit().await.expect("stored")).await;
+        let error = job.last_error.expect("it has one").len();
+        assert!(error > 4_000, "{error}");
+        assert_eq!(known(&node, count).await, format!("FAILED None {params} Some({error}) {{}}"));
+    }
+    node.stop().await;
+}
+
+async fn a_callback_whose_job_is_gone_knows_what_is_missing(fx: Fixture) {
+    let node = fx.node(|builder| builder.bean(Calls)).await;
+    let bytes = 20 * KIB;
+    let call = node.enqueue(Calls::job().last_result(bytes)).on_success(&Calls::job().after());
+    let job = ended(&call.submit().await.expect("stored")).await;
+    assert_eq!(node.store().delete(&[job.spec.id]).await.expect("an answer"), 1);
+    node.store().set_queue_paused(&default_queue(), false).await.expect("an answer");
+    assert_eq!(known(&node, 1).await, format!("SUCCEEDED None 0 None {{Result: {bytes}}}"));
+    node.stop().await;
+}
+
+/// Gives submissions of outcomes more params than the store takes.
+struct Stuffing {
+    inner: Arc<dyn JobStore>,
+}
+
+#[async_trait]
+impl JobTerminalStore for Stuffing {
+    async fn commit(&self, owner: &Owner, outcomes: &[Outcome]) -> StoreResult<Vec<Verdict>> {
+        let mut outcomes = outcomes.to_vec();
+        for effect in outcomes.iter_mut().flat_map(|outcome| &mut outcome.effects) {
+            if let Effect::Submit(submission) = effect {
+                submission.jobs[0].spec.params = Some(JsonText::of(&"x".repeat(20 * KIB)).expect("JSON"));
+            }
+        }
+        self.inner.commit(owner, &outcomes).await
+    }
+    async fn cancel(&self, jobs: &[Target], reason: &Sanitized) -> StoreResult<Vec<CancelVerdict>> {
+        self.inner.cancel(jobs, reason).await
+    }
+}
+
+ratchet_api::delegate_store!(Stuffing => inner:
+    StoreInfo, JobCrudStore, JobRetryStore, JobPauseStore, JobBatchStatusStore, JobBulkStore, BatchStore, LockStore,
+    NodeStore, ArchiveStore, ExecutionStore, JobLogStore, TagStore, WorkflowConditionStore, BatchMetricsStore,
+    DlqAlertStore, ResourcePermitStore, RecurringStore, JobQueryStore);
+
+/// Outcomes always go by themselves.
+#[async_trait]
+impl ratchet_api::store::JobClaimStore for Stuffing {
+    async fn claim(
+        &self,
+        request: &ratchet_api::store::ClaimRequest,
+    ) -> StoreResult<Vec<ratchet_api::JobClaim>> {
+        self.inner.claim(request).await
+    }
+    async fn owned(&self, owner: &Owner) -> StoreResult<Vec<ratchet_api::JobClaim>> {
+        self.inner.owned(owner).await
+    }
+}
+
+async fn a_refused_callback_leaves_the_outcome_and_is_told(fx: Fixture) {
+    let store = Arc::new(Stuffing { inner: fx.store().await });
+    let node = fx.node_on(store, |builder| builder.bean(Calls)).await;
+    let call = node.enqueue(Calls::job().result(2)).on_success(&Calls::job().after());
+    let job = ended(&call.submit().await.expect("stored")).await;
+    assert_eq!(job.status, JobStatus::Succeeded);
+    node.told(|kind| matches!(kind, JobEventKind::CallbackFailed { .. })).await;
+    let line = node.until_logged(job.spec.id, "the callback is not stored: ").await;
+    assert_eq!(line.level, LogLevel::Error);
+    assert!(line.message.contains("params"), "it says what was wrong: {}", line.message);
+    let told = node.kinds_of(job.spec.id);
+    assert!(told.last().is_some_and(|kind| kind.starts_with("CallbackFailed") && kind.contains("params")));
+    assert!(
+        node.lines(job.spec.id)
+            .iter()
+            .any(|logged| logged.message().starts_with("the callback is not stored"))
+    );
+    node.stop().await;
+}
+
+async fn a_body_hears_of_content_that_is_refused(fx: Fixture) {
+    let node = fx.node(|builder| builder.bean(Calls)).await;
+    let call = node.enqueue(Calls::job().enqueue(20 * KIB)).submit().await.expect("stored");
+    let job = ended(&call).await;
+    assert_eq!(job.status, JobStatus::Failed);
+    let problem = InvalidSubmission::TooLarge { what: "params", len: 20 * KIB + 11, max: 16 * KIB };
+    let expected = SubmitError::Invalid(problem).to_string();
+    assert!(job.last_error.as_ref().is_some_and(|error| error.contains(&expected)), "{:?}", job.last_error);
+    node.stop().await;
+}
+
+async fn a_taken_key_is_an_answer_that_is_logged(fx: Fixture) {
+    let node = fx.node(|builder| builder.bean(Calls)).await;
+    let holder = node.enqueue(Calls::job().result(2)).business_key("taken");
+    let holder = holder.delay(std::time::Duration::from_secs(3600)).submit().await.expect("stored");
+    let job = ended(&node.enqueue(Calls::job().enqueue_key()).submit().await.expect("stored")).await;
+    assert_eq!(job.status, JobStatus::Succeeded);
+    let text =
+        format!("a job that the body enqueued is not stored: job {} holds its business key", holder.id());
+    assert_eq!(node.until_logged(job.spec.id, &text).await.level, LogLevel::Info);
+    let key = BusinessKey::new("taken").expect("a key");
+    assert_eq!(node.store().find_active_by_business_key(&key).await.expect("read"), Some(holder.id()));
+    node.stop().await;
+}
