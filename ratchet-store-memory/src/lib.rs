@@ -89,12 +89,7 @@ impl MemoryStore {
     /// Runs one call as a transaction: alone, and at one instant.
     fn transaction<T>(&self, call: impl FnOnce(&mut State, Timestamp) -> T) -> T {
         let mut state = self.lock();
-        // The system clock may step back; a store's clock must not.
-        let now = self
-            .clock
-            .manual_now()
-            .unwrap_or_else(|| Timestamp::node_now().max(state.latest.unwrap_or(Timestamp::MIN)));
-        state.latest = Some(now);
+        let now = self.clock.manual_now().unwrap_or_else(Timestamp::node_now);
         call(&mut state, now)
     }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_api::store::NodeStore;
 use ratchet_api::{
-    Beat, BeatReply, JobClaim, JobStatus, Node, NodeInfo, Owner, Pulse, StoreResult, Timestamp, whole_millis,
+    Beat, BeatReply, Fence, JobClaim, JobStatus, Node, NodeInfo, Owner, Pulse, StoreResult, Timestamp,
+    whole_millis,
 };
 
 use crate::MemoryStore;
@@ -62,6 +63,10 @@ impl NodeStore for MemoryStore {
             (before - state.nodes.len()) as u64
         }))
     }
+
+    async fn clock_went_back(&self, by: Duration, within: Duration, limit: usize) -> StoreResult<u64> {
+        Ok(self.transaction(|state, now| state.mend_times(now, by, within, limit)))
+    }
 }
 
 impl State {
@@ -116,6 +121,37 @@ impl State {
             [] => Vec::new(),
             _ => self.nodes.values().filter(matters).map(Node::pulse).collect(),
         }
+    }
+
+    /// After the clock went back.
+    fn mend_times(&mut self, now: Timestamp, by: Duration, within: Duration, limit: usize) -> u64 {
+        for node in self.nodes.values_mut().filter(|node| node.heartbeat_at > now) {
+            node.lease_until = now + node.pulse().lease;
+            (node.heartbeat_at, node.beating_since) = (now, now);
+        }
+        for lock in self.locks.values_mut() {
+            if (by..by * 2).contains(&lock.expires.since(now)) {
+                lock.expires = lock.expires - by;
+            }
+        }
+        let executions = &self.executions;
+        let timed_at = |row: &Row| {
+            let of_job = (row.job.spec.id, Fence::FIRST)..=(row.job.spec.id, row.job.fence);
+            let recorded = executions.range(of_job).next_back().map(|(_, execution)| execution.recorded_at);
+            row.retimed_at.or(recorded).unwrap_or(row.job.created_at)
+        };
+        let was_due = |row: &&mut Row| {
+            let waits = matches!(row.job.status, JobStatus::Pending | JobStatus::Paused) && !row.is_master();
+            let (due, timed) = (row.job.scheduled_time, timed_at(row));
+            let latest = if timed > now { now + by + by } else { now + by };
+            waits && due > now && due <= latest && !(now - within <= timed && timed <= now)
+        };
+        let mended = self.jobs.values_mut().filter(was_due).take(limit);
+        let mend = |row: &mut Row| {
+            row.job.scheduled_time = now.max(row.job.scheduled_time - by);
+            row.retimed_at = Some(now);
+        };
+        mended.map(mend).count() as u64
     }
 
     fn recover(&mut self, dead: &[Owner], to: &Owner, limit: usize, now: Timestamp) -> Vec<JobClaim> {

@@ -11,8 +11,6 @@ use ratchet_api::{
 /// Everything that is stored.
 #[derive(Default)]
 pub(crate) struct State {
-    /// The latest instant at which a call was made.
-    pub(crate) latest: Option<Timestamp>,
     pub(crate) jobs: BTreeMap<JobId, Row>,
     /// Every idempotency key that was ever used. Nothing is taken out.
     pub(crate) ledger: HashMap<IdempotencyKey, JobId>,
@@ -48,6 +46,8 @@ pub(crate) struct Row {
     pub(crate) set_aside: Option<Ending>,
     /// Groups dead letters.
     pub(crate) fingerprint: Option<Fingerprint>,
+    /// When it was given another due time because the clock went back.
+    pub(crate) retimed_at: Option<Timestamp>,
     /// Why the row cannot be read.
     pub(crate) unreadable: Option<String>,
     /// No claim can ask for it.
@@ -78,6 +78,7 @@ impl Row {
             refused: false,
             set_aside: None,
             fingerprint: None,
+            retimed_at: None,
             unreadable: None,
             unreachable: false,
         }

@@ -1,6 +1,6 @@
 //! What lies between a node and its database, and can be cut, jammed and listened to.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use ratchet_api::store::{
 };
 use ratchet_api::{
     Beat, BeatReply, JobClaim, Node, NodeInfo, Outcome, Owner, Sanitized, StoreError, StoreErrorKind,
-    StoreResult, Verdict,
+    StoreResult, Timestamp, Verdict,
 };
 
 /// A store at the end of a cable.
@@ -38,6 +38,8 @@ pub(crate) struct Line {
     owned: AtomicUsize,
     takeovers: Mutex<Vec<Takeover>>,
     outcomes: Mutex<Vec<Owner>>,
+    clock: AtomicI64,
+    mended: Mutex<Vec<Duration>>,
 }
 
 /// A takeover that moved jobs.
@@ -94,6 +96,16 @@ impl Line {
         }
     }
 
+    /// From now on beats are told this many milliseconds more than the clock of the store shows.
+    pub(crate) fn set_clock(&self, millis: i64) {
+        self.clock.store(millis, Ordering::SeqCst);
+    }
+
+    /// By how much the clock went back, each time that this was mended.
+    pub(crate) fn mended(&self) -> Vec<Duration> {
+        self.mended.lock().expect("nobody panics").clone()
+    }
+
     pub(crate) fn takeovers(&self) -> Vec<Takeover> {
         self.takeovers.lock().expect("nobody panics").clone()
     }
@@ -140,7 +152,9 @@ impl<S: NodeStore + ?Sized> NodeStore for Cable<S> {
         let jam = self.line.jam.lock().expect("nobody panics");
         drop(self.line.cleared.wait_while(jam, |jammed| *jammed).expect("nobody panics"));
         self.line.pass()?;
-        let reply = self.inner.beat(beat).await?;
+        let mut reply = self.inner.beat(beat).await?;
+        let shown = reply.db_now.as_millis() + self.line.clock.load(Ordering::SeqCst);
+        reply.db_now = Timestamp::from_millis(shown);
         self.line.beats.fetch_add(usize::from(reply.accepted), Ordering::SeqCst);
         Ok(reply)
     }
@@ -167,6 +181,11 @@ impl<S: NodeStore + ?Sized> NodeStore for Cable<S> {
     }
     async fn purge_nodes(&self, retention: Duration) -> StoreResult<u64> {
         self.inner.purge_nodes(retention).await
+    }
+    async fn clock_went_back(&self, by: Duration, within: Duration, limit: usize) -> StoreResult<u64> {
+        self.line.pass()?;
+        self.line.mended.lock().expect("nobody panics").push(by);
+        self.inner.clock_went_back(by, within, limit).await
     }
 }
 

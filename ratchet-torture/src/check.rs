@@ -64,6 +64,13 @@ pub(crate) fn check(evidence: &Evidence, crash_limit: u32) -> Vec<Violation> {
     found
 }
 
+/// Nobody was killed or frozen, so no job may count as one that crashed its node (I4).
+pub(crate) fn nobody_died(evidence: &Evidence) -> Vec<Violation> {
+    let crashed = evidence.ends.iter().filter(|(_, end)| end.crashes > 0);
+    let text = |end: &End| format!("its node was held for dead, and none died: {end:?}");
+    crashed.map(|(job, end)| Violation { invariant: "I4", job: *job, text: text(end) }).collect()
+}
+
 /// All that is known of one job.
 #[derive(Default)]
 struct Story<'e> {

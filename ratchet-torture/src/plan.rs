@@ -23,6 +23,10 @@ pub(crate) enum Scenario {
     Spin,
     /// Workers whose clocks are an hour ahead and an hour behind
     Clocks,
+    /// The clock of the machine is set an hour ahead and an hour back, that of the database with it
+    Steps,
+    /// kill -9 of every worker before it has lived for a whole lease
+    Crashloop,
     /// Kills and freezes
     Chaos,
 }
@@ -43,6 +47,8 @@ pub(crate) enum Fault {
     Term(usize),
     Restart,
     Outage(Duration),
+    /// The clock is set to this, as libfaketime reads it.
+    SetClock(&'static str),
     /// Nothing: the bodies or the clocks do it.
     None,
 }
@@ -59,9 +65,11 @@ pub(crate) fn plan(
     (0..faults).map(|at| step(scenario, &mut rng, at, workers, lease)).collect()
 }
 
+/// What the clock of the machine shows, one after the other: an hour ahead and back, an hour back and ahead.
+const CLOCKS: [&str; 4] = ["+1h", "+0", "-1h", "+0"];
+
 fn step(scenario: Scenario, rng: &mut StdRng, at: usize, workers: usize, lease: Duration) -> Step {
     let (worker, longer) = (rng.random_range(0..workers), lease.mul_f64(rng.random_range(1.1..2.0)));
-    // Somebody has to live for a lease now and then: nobody younger takes over what the dead held.
     let (fault, most) = match scenario {
         Scenario::Kill => (Fault::Kill(worker), lease * 2),
         Scenario::Freeze => (Fault::Freeze(worker, longer), lease / 4),
@@ -70,6 +78,12 @@ fn step(scenario: Scenario, rng: &mut StdRng, at: usize, workers: usize, lease: 
         Scenario::Term => (Fault::Term(worker), lease / 2),
         Scenario::Restart => (Fault::Restart, lease * 3),
         Scenario::Outage => (Fault::Outage(lease * 3), lease * 3),
+        Scenario::Steps => (Fault::SetClock(CLOCKS[at % CLOCKS.len()]), lease * 6),
+        // In turn and without chance, so that nobody lives for longer than most of a lease.
+        Scenario::Crashloop => {
+            let after = lease.mul_f64(0.85 / workers as f64);
+            return Step { after, fault: Fault::Kill(at % workers) };
+        }
         Scenario::Spin | Scenario::Clocks => (Fault::None, lease / 2),
     };
     Step { after: most.mul_f64(rng.random()), fault }
@@ -80,7 +94,7 @@ pub(crate) fn duration(plan: &[Step]) -> Duration {
     let lasts = |fault: Fault| match fault {
         Fault::Freeze(_, time) | Fault::Outage(time) => time,
         Fault::Restart => Duration::from_secs(2),
-        Fault::Kill(_) | Fault::Term(_) | Fault::None => Duration::from_millis(300),
+        Fault::Kill(_) | Fault::Term(_) | Fault::SetClock(_) | Fault::None => Duration::from_millis(300),
     };
     plan.iter().map(|step| step.after + lasts(step.fault)).sum()
 }
@@ -103,6 +117,14 @@ mod tests {
         for step in plan(Scenario::Freeze, 7, 100, 3, LEASE) {
             assert!(matches!(step.fault, Fault::Freeze(worker, time) if worker < 3 && time > LEASE));
         }
+    }
+
+    #[test]
+    fn in_a_crash_loop_nobody_lives_for_a_lease() {
+        let steps = plan(Scenario::Crashloop, 7, 30, 3, LEASE);
+        let life: Duration = steps.iter().take(3).map(|step| step.after).sum();
+        assert!(life > LEASE / 2 && life < LEASE, "{life:?}");
+        assert!(steps.iter().enumerate().all(|(at, step)| step.fault == Fault::Kill(at % 3)));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use ratchet_core::{Client, Ratchet};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::check::{End, Evidence, Violation, check};
+use crate::check::{End, Evidence, Violation, check, nobody_died};
 use crate::fleet::Fleet;
 use crate::ledger::{self, Run as Ran};
 use crate::plan::{Fault, Scenario, Step, duration, plan};
@@ -22,6 +22,8 @@ use crate::work::CRASH_LIMIT;
 
 /// Where libfaketime is.
 const FAKETIME: &str = "RATCHET_FAKETIME";
+/// The file in which libfaketime finds what the clock shows.
+const CLOCK: &str = "FAKETIME_TIMESTAMP_FILE";
 /// How many jobs are looked at by one call.
 const PAGE: usize = 500;
 /// Jobs that have not ended so long after the last fault are stuck.
@@ -127,8 +129,12 @@ impl Torture {
             recorded: witness.recorded().await?,
             runs,
         };
+        let mut violations = check(&evidence, CRASH_LIMIT);
+        if self.scenario == Scenario::Steps {
+            violations.extend(nobody_died(&evidence));
+        }
         let outcome = Outcome {
-            violations: check(&evidence, CRASH_LIMIT),
+            violations,
             reruns: reruns(&kills, &evidence.runs),
             recoveries: mended.iter().filter_map(|at| first_end(*at, &evidence.runs)).collect(),
             rest: witness.rest().await?,
@@ -185,11 +191,22 @@ async fn inflict(mut fleet: Fleet, witness: &dyn Witness, steps: &[Step]) -> Res
                 anyhow::ensure!(witness.crash().await?, "this store has no server to restart");
                 mended.push(ledger::now());
             }
+            Fault::SetClock(shows) => set_clock(shows)?,
             Fault::None => {}
         }
     }
     eprintln!();
     Ok((fleet, mended))
+}
+
+/// Sets the clock of this process, its workers and its database, all of which run under libfaketime.
+fn set_clock(shows: &str) -> Result<()> {
+    let file =
+        std::env::var_os(CLOCK).with_context(|| format!("{CLOCK} is not set; use `cargo xtask torture`"))?;
+    // At once and as a whole: others read it all the time.
+    let new = PathBuf::from(&file).with_extension("new");
+    std::fs::write(&new, format!("{shows}\n"))?;
+    Ok(std::fs::rename(new, file)?)
 }
 
 /// Looks again and again for what must never be, until told to stop; answers the worst.

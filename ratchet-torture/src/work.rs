@@ -97,7 +97,7 @@ pub(crate) fn short_leases(options: &mut RatchetOptions, lease: Duration) {
 }
 
 /// More than chance makes of kills that hit the same job again.
-pub(crate) const CRASH_LIMIT: u32 = 10;
+pub(crate) const CRASH_LIMIT: u32 = 100;
 
 impl Worker {
     pub(crate) async fn run(self) -> Result<()> {

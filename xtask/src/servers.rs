@@ -10,7 +10,7 @@ use clap::{
 use ratchet_servers::start::{down, print_env, up};
 pub(crate) use ratchet_servers::{
     Server,
-    start::{Origin, Running, during, faketime},
+    start::{Origin, Running, during, faketime, live_servers},
 };
 
 /// `cargo xtask servers …`

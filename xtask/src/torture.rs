@@ -1,5 +1,6 @@
 //! `cargo xtask torture …`: starts what a torture needs, then builds and runs `ratchet-torture`.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -11,6 +12,9 @@ use crate::{
     test::STORES,
 };
 
+/// The file in which libfaketime finds what the clock shows.
+const CLOCK: &str = "FAKETIME_TIMESTAMP_FILE";
+
 /// The faults of one run if nothing else is said, and about how many fit into a minute.
 const FAULTS: usize = 10;
 const FAULTS_PER_MINUTE: usize = 25;
@@ -20,7 +24,7 @@ pub(crate) struct TortureCommand {
     /// The store: postgres or sqlite
     #[arg(long)]
     store: String,
-    /// What goes wrong: kill, freeze, term, restart, outage, spin, clocks or chaos
+    /// What goes wrong: kill, freeze, term, restart, outage, spin, clocks, steps, crashloop or chaos
     #[arg(long, default_value = "chaos")]
     scenario: String,
     /// The same seed gives the same faults and jobs
@@ -42,6 +46,9 @@ pub(crate) struct TortureCommand {
 
 /// Carries a `torture` command out.
 pub(crate) fn run(command: &TortureCommand, workspace: &Path) -> Result<()> {
+    if command.scenario == "steps" && std::env::var_os(CLOCK).is_none() {
+        return under_faketime(command, workspace);
+    }
     let needed = match STORES.iter().find(|(store, _)| *store == command.store) {
         Some((store @ ("postgres" | "sqlite"), needed)) => {
             eprintln!("torture for {store}; Ctrl-C ends it and its workers");
@@ -51,6 +58,31 @@ pub(crate) fn run(command: &TortureCommand, workspace: &Path) -> Result<()> {
     };
     // Durable: a restart must not lose what was promised.
     servers::during(workspace, needed, true, |running| torture(command, running, workspace))
+}
+
+/// Runs this very command with a clock that can be set, which servers and workers inherit.
+fn under_faketime(command: &TortureCommand, workspace: &Path) -> Result<()> {
+    if command.store == "postgres" && servers::live_servers(workspace)?.contains(&servers::Server::Postgres) {
+        bail!("the server runs by another clock already; stop it with `cargo xtask servers down postgres`");
+    }
+    // Built before: a compiler need not bear another clock.
+    cargo::program(workspace, "ratchet-torture")?;
+    let folder = tempfile::tempdir()?;
+    // A server may run as somebody else.
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))?;
+    let clock = folder.path().join("clock");
+    std::fs::write(&clock, "+0\n")?;
+    let status = std::process::Command::new(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1))
+        .env("LD_PRELOAD", servers::faketime(workspace)?)
+        .env(CLOCK, &clock)
+        .envs([("FAKETIME_NO_CACHE", "1"), ("FAKETIME_DONT_FAKE_MONOTONIC", "1"), ("NO_FAKE_STAT", "1")])
+        .status()
+        .context("cannot run this program again")?;
+    match status.success() {
+        true => Ok(()),
+        false => bail!("it did not survive steps of the clock"),
+    }
 }
 
 fn torture(command: &TortureCommand, running: &[Running], workspace: &Path) -> Result<()> {

@@ -171,6 +171,7 @@ macro_rules! __delegate_part {
             leave(owner: &$crate::Owner) -> bool;
             nodes() -> Vec<$crate::Node>;
             purge_nodes(retention: ::std::time::Duration) -> u64;
+            clock_went_back(by: ::std::time::Duration, within: ::std::time::Duration, limit: usize) -> u64;
         });
     };
     (ArchiveStore, $store:ty, $inner:ident) => {

@@ -71,4 +71,18 @@ pub trait NodeStore: Send + Sync + 'static {
     /// # Contract
     /// - `node.purge`: nodes that are alive, or died more recently, or still hold a job stay.
     async fn purge_nodes(&self, retention: Duration) -> StoreResult<u64>;
+
+    /// Mends what would wait in vain after the store's clock went back by `by`, at some time within the last `within`.
+    /// Answers how many jobs became due; if that is `limit` or more, there may be others.
+    ///
+    /// # Contract
+    /// - `clock_back.due`: a waiting or paused job that would be due by now, had the clock not gone back, is due now; but not
+    ///   one that got its due time within `within`, which may be by the new clock, nor a schedule, which goes by the
+    ///   wall clock. Sent twice it changes no more than once.
+    /// - `clock_back.delay`: a job that got its due time by the old clock, at a time that has not come yet by the new one, and
+    ///   that would wait for up to `by`, waits no longer than that; who waits for longer keeps its due time.
+    /// - `clock_back.nodes`: a node whose last beat lies ahead of the store's present counts as having beaten now: its lease
+    ///   runs from now on, and its span of beats begins anew.
+    /// - `clock_back.locks`: a lock that would last for `by` or longer, but less than twice that, lasts that much shorter.
+    async fn clock_went_back(&self, by: Duration, within: Duration, limit: usize) -> StoreResult<u64>;
 }

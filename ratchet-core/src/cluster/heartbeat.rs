@@ -13,7 +13,11 @@ use tokio::time::{sleep, timeout};
 
 use super::pace::{gap, interval};
 use super::skew::{SkewNews, SkewWatch, skew};
+use super::steps::{Reading, Step, step};
 use crate::engine::Engine;
+
+/// The most jobs that are mended by one call after the clock went back.
+const MENDED: usize = 20_000;
 
 /// A beating heart. It stops last, and by itself when the lease is lost.
 pub(crate) struct Heartbeat {
@@ -61,6 +65,8 @@ struct Pulse {
     /// How often to beat until it is known who is dead.
     wanted: Option<Duration>,
     clock: SkewWatch,
+    /// What the database's clock showed when all was well with it.
+    reading: Option<Reading>,
     /// Whether a beat was answered before. Until then the poller is at its first look.
     heard: bool,
 }
@@ -68,7 +74,7 @@ struct Pulse {
 impl Pulse {
     fn new(engine: Arc<Engine>) -> Self {
         let clock = SkewWatch::new(engine.options.node.skew_warning);
-        Self { engine, nodes: None, wanted: None, clock, heard: false }
+        Self { engine, nodes: None, wanted: None, reading: None, clock, heard: false }
     }
 
     /// Beats at once, and then as often as it should, until the lease is lost.
@@ -103,6 +109,7 @@ impl Pulse {
             self.engine.lease.renew(sent);
             self.compare(skew(node_time, Timestamp::node_now(), reply.db_now));
             self.hear(&reply);
+            self.follow(Reading { sent, heard: Instant::now(), db_now: reply.db_now }).await;
         }
         Ok(reply)
     }
@@ -121,6 +128,41 @@ impl Pulse {
                 "the clock of this node differs from the database's, which decides; set it right"
             ),
         }
+    }
+
+    /// Notices steps of the database's clock, and mends what one leaves waiting.
+    async fn follow(&mut self, now: Reading) {
+        let node = &self.engine.owner;
+        match self.reading.map_or(Step::None, |before| step(&before, &now)) {
+            Step::None => {}
+            Step::Ahead(by) => tracing::warn!(
+                %node,
+                ?by,
+                "the clock of the database jumped ahead; no node counts as dead because of it"
+            ),
+            Step::Back { by, within } => match self.mend(by, within).await {
+                Ok(jobs) => {
+                    tracing::warn!(%node, ?by, jobs, "the clock of the database went back; jobs that were due stay due");
+                    self.engine.bell.notify_one();
+                    if jobs >= MENDED as u64 {
+                        // There may be more, after the next beat.
+                        return;
+                    }
+                }
+                Err(error) => {
+                    // It is noticed again by the next beat.
+                    return tracing::warn!(%node, ?by, %error, "the clock of the database went back");
+                }
+            },
+        }
+        self.reading = Some(now);
+    }
+
+    async fn mend(&self, by: Duration, within: Duration) -> StoreResult<u64> {
+        let late = || StoreError::new(StoreErrorKind::Transient, "clock_went_back", "no answer in time");
+        let Some(nodes) = &self.nodes else { return Err(late()) };
+        let answer = timeout(self.engine.options.node.lease / 2, nodes.clock_went_back(by, within, MENDED));
+        answer.await.unwrap_or_else(|_| Err(late()))
     }
 
     /// Stops bodies whose jobs were cancelled elsewhere, looks for work whose wakeup was lost and for jobs that this node holds

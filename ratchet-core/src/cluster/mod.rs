@@ -5,4 +5,5 @@ pub(crate) mod lease;
 mod pace;
 pub(crate) mod recovery;
 mod skew;
+mod steps;
 pub(crate) mod unreachable;

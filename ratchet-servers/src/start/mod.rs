@@ -24,7 +24,7 @@ use anyhow::{Context, Result, bail};
 use self::{apt::Suite, cache::Cache, progress::Progress};
 pub use self::{
     down::down,
-    up::{Origin, Running, during, print_env, up},
+    up::{Origin, Running, during, live_servers, print_env, up},
 };
 use crate::Server;
 

@@ -237,7 +237,10 @@ pub fn during<T>(
 }
 
 /// The servers of this checkout that run now.
-fn live_servers(workspace: &Path) -> Result<Vec<Server>> {
+///
+/// # Errors
+/// A record that cannot be read.
+pub fn live_servers(workspace: &Path) -> Result<Vec<Server>> {
     let cache = Cache::open(workspace)?;
     let mut servers = Vec::new();
     for server in Server::ALL {

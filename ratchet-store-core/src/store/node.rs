@@ -53,6 +53,20 @@ impl NodeStore for SqlStore {
         })
         .await
     }
+
+    async fn clock_went_back(&self, by: Duration, within: Duration, limit: usize) -> StoreResult<u64> {
+        let (by, within) = (retention_millis(by), retention_millis(within));
+        self.write("clock_went_back", |session| {
+            Box::pin(async move {
+                let (sql, now) = (session.sql(), session.store().now());
+                sql.clock_back_nodes.bind().arg("now", now).run(session).await?;
+                sql.clock_back_locks.bind().arg("now", now).arg("by_ms", by).run(session).await?;
+                let due = sql.clock_back_due.bind().arg("now", now).arg("by_ms", by).arg("within_ms", within);
+                due.arg("lim", row_limit(limit)).run(session).await
+            })
+        })
+        .await
+    }
 }
 
 async fn join(session: &mut Session<'_>, node: &NodeInfo, lease: Duration) -> StoreResult<()> {

@@ -202,6 +202,10 @@ statements! {
     nodes: "node/list.sql";
     purge_nodes: "node/purge.sql";
 
+    clock_back_due: "clock/due.sql";
+    clock_back_nodes: "clock/nodes.sql";
+    clock_back_locks: "clock/locks.sql";
+
     request_cancel: "control/request_cancel.sql";
     pause_waiting: "control/pause_waiting.sql";
     resume_waiting: "control/resume_waiting.sql";

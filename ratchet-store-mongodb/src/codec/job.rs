@@ -60,6 +60,9 @@ pub(crate) struct JobDoc {
     /// Whether some attempts have moved there.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) spilled: bool,
+    /// When it was given another due time because the clock went back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) retimed_at: Option<DateTime>,
     /// The call of `commit` that last changed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) commit: Option<ObjectId>,
@@ -214,6 +217,7 @@ impl JobDoc {
             recurrence: None,
             history: Vec::new(),
             spilled: false,
+            retimed_at: None,
             commit: None,
             corrupt: None,
         };

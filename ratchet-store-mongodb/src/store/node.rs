@@ -121,6 +121,40 @@ impl NodeStore for MongoStore {
         gone.extend(old);
         Ok(self.collections.nodes.delete_many(gone).await.during(OP)?.deleted_count)
     }
+
+    async fn clock_went_back(&self, by: Duration, within: Duration, _limit: usize) -> StoreResult<u64> {
+        const OP: &str = "clock_went_back";
+        let (present, by_ms) = (self.present(), whole_millis(by));
+        let lease = doc! { "$subtract": ["$lease_until", "$heartbeat_at"] };
+        let beaten = vec![doc! { "$set": {
+            "lease_until": { "$add": [present.expr(), lease] },
+            "heartbeat_at": present.expr(), "beating_since": present.expr(),
+        } }];
+        self.collections.nodes.update_many(present.ahead("heartbeat_at"), beaten).await.during(OP)?;
+
+        let lasts = doc! { "$subtract": ["$expires", present.expr()] };
+        let long = doc! { "$expr": { "$and": [
+            { "$gte": [&lasts, by_ms] }, { "$lt": [&lasts, by_ms.saturating_mul(2)] },
+        ] } };
+        let shorter = vec![doc! { "$set": { "expires": { "$subtract": ["$expires", by_ms] } } }];
+        self.collections.locks.update_many(long, shorter).await.during(OP)?;
+
+        let timed = doc! { "$ifNull": ["$retimed_at", { "$last": "$history.recorded_at" }, "$created_at"] };
+        let latest = doc! { "$cond": [
+            { "$gt": [&timed, present.expr()] }, present.plus(by.saturating_mul(2)), present.plus(by),
+        ] };
+        let was_due = doc! {
+            "status": { "$in": ["PENDING", "PAUSED"] }, "queue.name": { "$exists": true },
+            "$expr": { "$and": [
+                { "$gt": ["$scheduled_time", present.expr()] },
+                { "$lte": ["$scheduled_time", latest] },
+                { "$or": [{ "$lt": [&timed, present.minus(within)] }, { "$gt": [&timed, present.expr()] }] },
+            ] },
+        };
+        let due = doc! { "$max": [present.expr(), { "$subtract": ["$scheduled_time", by_ms] }] };
+        let now = vec![doc! { "$set": { "scheduled_time": due, "retimed_at": present.expr() } }];
+        Ok(self.collections.jobs.update_many(was_due, now).await.during(OP)?.modified_count)
+    }
 }
 
 /// One thing that a node should know.

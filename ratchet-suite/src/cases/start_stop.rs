@@ -412,6 +412,9 @@ impl NodeStore for Moody {
     async fn purge_nodes(&self, retention: Duration) -> StoreResult<u64> {
         self.inner.purge_nodes(retention).await
     }
+    async fn clock_went_back(&self, by: Duration, within: Duration, limit: usize) -> StoreResult<u64> {
+        self.inner.clock_went_back(by, within, limit).await
+    }
 }
 
 ratchet_api::delegate_store!(Moody => inner:

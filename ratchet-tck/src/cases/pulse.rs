@@ -5,10 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ratchet_api::{Beat, BeatReply, Death, Node, Owner, Pulse, Timestamp, death};
+use ratchet_api::store::NewRecurring;
+use ratchet_api::{
+    Beat, BeatReply, BusinessKey, Death, Due, End, JobId, JobSpec, LockName, NewJob, Node, Owner, Pulse,
+    Recurrence, Timestamp, death,
+};
 
 use crate::case::cases;
-use crate::fixture::job;
+use crate::fixture::{error, job, job_with, payload};
 use crate::{Fixture, Peer};
 
 cases! { "pulse";
@@ -19,11 +23,17 @@ cases! { "pulse";
     who_was_reaped_keeps_its_span: ["beat.span", "beat.refused"] [];
     the_beats_that_prove_a_death_are_told_with_the_dead: ["beat.pulses"] [135];
     beats_of_the_long_dead_are_not_told: ["beat.pulses"] [];
+    what_was_due_stays_due_when_the_clock_goes_back: ["clock_back.due"] [];
+    delays_from_before_the_clock_went_back_stay_as_long_as_they_were: ["clock_back.delay"] [];
+    what_got_its_due_time_by_the_new_clock_keeps_it: ["clock_back.due", "clock_back.delay"] [];
+    a_beat_that_lies_ahead_counts_as_made_now: ["clock_back.nodes"] [];
+    a_lock_lasts_no_longer_because_the_clock_went_back: ["clock_back.locks"] [];
     lives_that_are_shorter_than_a_lease_prove_a_death_together: ["beat.span", "beat.pulses"] [135 182];
 }
 
 const SECOND: Duration = Duration::from_secs(1);
 const MILLI: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// A beat with a lease of two seconds that must count, with this gap allowed.
 async fn beat(peer: &Peer, gap: Duration) -> BeatReply {
@@ -195,4 +205,133 @@ pub async fn lives_that_are_shorter_than_a_lease_prove_a_death_together(fx: Fixt
     assert_eq!(reply.dead, [silent.owner]);
     let verdict = death(&reply.dead[0], &reply.pulses, reply.db_now);
     assert_eq!(verdict, Death::Unproven { gap: SECOND });
+}
+
+/// Has the store mend what waits in vain, an hour having been taken back within the last ten seconds.
+async fn mend(peer: &Peer) -> u64 {
+    peer.store.clock_went_back(HOUR, SECOND * 10, 1_000).await.expect("clock_went_back answers")
+}
+
+async fn due(peer: &Peer, id: JobId) -> Timestamp {
+    peer.job(id).await.scheduled_time
+}
+
+fn after(delay: Duration) -> NewJob {
+    job_with(|new| new.due = Due::After(delay))
+}
+
+pub async fn what_was_due_stays_due_when_the_clock_goes_back(fx: Fixture) {
+    let node = fx.node("node").await;
+    let start = fx.now();
+    // Of old: due to the millisecond when the clock goes back, and a millisecond later.
+    let (old, not_yet) =
+        (node.insert(after(HOUR * 5 + SECOND)).await, node.insert(after(HOUR * 5 + SECOND + MILLI)).await);
+    fx.advance(HOUR * 5);
+    let (waiting, paused, ahead) =
+        (node.insert(job()).await, node.insert(job()).await, node.insert(after(HOUR * 3)).await);
+    node.store.pause(&[paused.into()]).await.expect("pause answers");
+    let running = node.running(job()).await;
+    let key = BusinessKey::new("hourly").expect("a valid key");
+    let recurrence = Recurrence::new("0 0 * * * *", "UTC", Some(fx.now()));
+    node.store
+        .save_recurring(&NewRecurring::new(key, JobSpec::new(payload()), recurrence))
+        .await
+        .expect("the schedule is stored");
+    fx.advance(SECOND);
+    fx.clock().step_back(HOUR);
+    assert_eq!(node.claim(10).await, [], "nothing is due by the new clock");
+
+    assert_eq!(mend(&node).await, 3);
+    for id in [old, waiting, paused] {
+        assert_eq!(due(&node, id).await, fx.now());
+    }
+    assert_eq!(due(&node, not_yet).await, start + HOUR * 5 + SECOND + MILLI, "its time has not come");
+    assert_eq!(due(&node, ahead).await, start + HOUR * 8, "nor has that of one that waits for longer");
+    assert_eq!(due(&node, running.id).await, running.scheduled_time, "a running one does not wait");
+    let reply = node.store.beat(&Beat::new(node.owner.clone(), HOUR)).await.expect("beat answers");
+    assert_eq!(reply.next_fire, Some(start + HOUR * 5), "a schedule goes by the wall clock");
+    assert!(reply.due_work);
+
+    assert_eq!(mend(&node).await, 0, "sent twice it does no more");
+    let claimed: BTreeSet<_> = node.claim(10).await.into_iter().map(|claim| claim.id).collect();
+    assert_eq!(claimed, BTreeSet::from([old, waiting]));
+}
+
+pub async fn delays_from_before_the_clock_went_back_stay_as_long_as_they_were(fx: Fixture) {
+    let node = fx.node("node").await;
+    let failed = node.running(job()).await;
+    fx.advance(HOUR * 5);
+    node.end(&failed, End::Retry { delay: SECOND * 20, error: error("busy") }).await;
+    let (hour, longer) = (node.insert(after(HOUR)).await, node.insert(after(HOUR + SECOND * 60)).await);
+    let far = due(&node, longer).await;
+    fx.clock().step_back(HOUR);
+    assert_eq!(mend(&node).await, 2);
+    assert_eq!(due(&node, failed.id).await, fx.now() + SECOND * 20);
+    assert_eq!(due(&node, hour).await, fx.now() + HOUR);
+    assert_eq!(due(&node, longer).await, far, "it may have been meant by the wall clock");
+    assert_eq!(mend(&node).await, 0, "sent twice it does no more");
+    fx.advance(SECOND * 5);
+    assert_eq!(mend(&node).await, 0, "nor when another node sends it");
+    assert_eq!(due(&node, hour).await, fx.now() - SECOND * 5 + HOUR);
+}
+
+pub async fn what_got_its_due_time_by_the_new_clock_keeps_it(fx: Fixture) {
+    let node = fx.node("node").await;
+    fx.advance(HOUR * 5);
+    let failed = node.running(job()).await;
+    fx.advance(SECOND);
+    fx.clock().step_back(HOUR);
+    let delayed = node.insert(after(HOUR / 2)).await;
+    node.end(&failed, End::Retry { delay: HOUR / 2, error: error("busy") }).await;
+    let expected = fx.now() + HOUR / 2;
+    for wait in [Duration::ZERO, SECOND * 10] {
+        fx.advance(wait);
+        assert_eq!(mend(&node).await, 0);
+        assert_eq!((due(&node, delayed).await, due(&node, failed.id).await), (expected, expected));
+    }
+}
+
+pub async fn a_beat_that_lies_ahead_counts_as_made_now(fx: Fixture) {
+    let (node, observer) = (fx.node_with_lease("node", SECOND * 2).await, fx.node("observer").await);
+    let past = fx.node_with_lease("past", SECOND * 2).await;
+    let lost = node.running(job()).await;
+    fx.advance(HOUR * 2);
+    beat(&node, SECOND).await;
+    let before = listed(&observer, &past.owner).await;
+    fx.clock().step_back(HOUR);
+    for _ in 0..2 {
+        mend(&observer).await;
+        let row = listed(&observer, &node.owner).await;
+        assert_eq!((row.heartbeat_at, row.lease_until), (fx.now(), fx.now() + SECOND * 2));
+        assert_eq!(row.beating_since, fx.now());
+    }
+    assert_eq!(listed(&observer, &past.owner).await, before, "one that does not lie ahead stays");
+    fx.advance(SECOND * 2 - MILLI);
+    assert_eq!(beat(&observer, SECOND).await.dead, []);
+    fx.advance(MILLI);
+    assert_eq!(
+        beat(&observer, SECOND).await.dead,
+        std::slice::from_ref(&node.owner),
+        "it has not beaten since"
+    );
+    let moved = observer.store.recover(&[node.owner], &observer.owner, 10).await.expect("recover answers");
+    assert_eq!(moved.iter().map(|claim| claim.id).collect::<Vec<_>>(), [lost.id]);
+}
+
+pub async fn a_lock_lasts_no_longer_because_the_clock_went_back(fx: Fixture) {
+    let (holder, other) = (fx.node("holder").await, fx.node("other").await);
+    let name = |name: &str| LockName::new(name).expect("a valid name");
+    let take = |peer: Peer, lock: LockName, ttl: Duration| async move {
+        peer.store.try_lock(&lock, ttl, &peer.owner).await.expect("try_lock answers").is_some()
+    };
+    assert!(take(holder.clone(), name("short"), SECOND * 30).await);
+    assert!(take(holder.clone(), name("long"), HOUR).await);
+    fx.clock().step_back(HOUR);
+    mend(&other).await;
+    mend(&holder).await;
+    fx.advance(SECOND * 30 - MILLI);
+    assert!(!take(other.clone(), name("short"), SECOND).await);
+    fx.advance(MILLI);
+    assert!(take(other.clone(), name("short"), SECOND).await);
+    assert!(!take(other.clone(), name("long"), SECOND).await, "one that is longer than the step stays");
 }

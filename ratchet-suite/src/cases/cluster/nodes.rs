@@ -18,6 +18,7 @@ crate::cases! {
     a_custom_identity_names_the_node_and_its_owner;
     an_identity_that_is_no_name_keeps_the_node_from_starting;
     a_wrong_clock_is_told_once_and_decides_nothing;
+    a_step_of_the_databases_clock_is_told_and_mended_once;
     a_cancel_reaches_a_body_on_another_node_within_a_beat;
     no_job_is_claimed_by_two_nodes;
     bodies_that_block_every_thread_keep_no_node_from_beating;
@@ -44,6 +45,27 @@ async fn a_node_is_listed_with_what_it_is_and_does(fx: Fixture) {
     let later = row(&node).await;
     assert!(later.heartbeat_at > busy.heartbeat_at && later.lease_until > busy.lease_until);
     assert_eq!(later.started_at, busy.started_at);
+    node.stop().await;
+}
+
+async fn a_step_of_the_databases_clock_is_told_and_mended_once(fx: Fixture) {
+    const HOUR: i64 = 3_600_000;
+    let (worker, line) = (Worker::quick(), Arc::<Line>::default());
+    let node = node(&fx, "node", &worker, &line).await;
+    line.more_beats(3).await;
+    assert!(line.mended().is_empty(), "a clock that runs needs no mending");
+    for clock in [HOUR, 0, -HOUR] {
+        line.set_clock(clock);
+        line.more_beats(3).await;
+    }
+    let mended = line.mended();
+    assert!(
+        mended.len() == 2 && mended.iter().all(|by| by.as_millis().abs_diff(3_600_000) < 1_000),
+        "{mended:?}"
+    );
+    let told = lines::of_node(&node.owner());
+    let count = |text: &str| told.iter().filter(|line| line.message().contains(text)).count();
+    assert_eq!((count("jumped ahead"), count("went back")), (1, 2), "{told:#?}");
     node.stop().await;
 }
 
