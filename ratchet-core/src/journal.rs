@@ -1,6 +1,8 @@
 //! What bodies tell while they run: progress and log lines, put together across jobs.
 
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ratchet_api::spi::ErrorSanitizer;
 use ratchet_api::store::{JobStore, ProgressReport};
@@ -17,6 +19,29 @@ pub(crate) struct Journal {
     sanitizer: Arc<dyn ErrorSanitizer>,
     progress: Coalescer<ProgressReport, bool>,
     lines: Coalescer<Vec<NewLogLine>, ()>,
+    progress_lost: Lost,
+    lines_lost: Lost,
+}
+
+/// Whether what is sent gets lost. Told when that changes: an outage is two log lines, not one for each report.
+#[derive(Clone, Default)]
+struct Lost(Arc<AtomicBool>);
+
+impl Lost {
+    fn tell<T, E: fmt::Display>(&self, job: JobId, what: &'static str, sent: Result<T, E>) {
+        let is_news = self.is_news(sent.is_err());
+        match sent {
+            Err(error) if is_news => {
+                tracing::warn!(%job, %error, "{what} cannot be stored; there is no more said until that is over");
+            }
+            Ok(_) if is_news => tracing::info!("{what} can be stored again"),
+            _ => {}
+        }
+    }
+
+    fn is_news(&self, lost: bool) -> bool {
+        self.0.swap(lost, Ordering::Relaxed) != lost
+    }
 }
 
 impl Journal {
@@ -28,7 +53,7 @@ impl Journal {
             let answers = vec![(); batch.len()];
             store.append_logs(&batch.concat()).await.map(|()| answers)
         });
-        Self { sanitizer, progress, lines }
+        Self { sanitizer, progress, lines, progress_lost: Lost::default(), lines_lost: Lost::default() }
     }
 
     pub(crate) const fn sanitizer(&self) -> &Arc<dyn ErrorSanitizer> {
@@ -42,17 +67,25 @@ impl Journal {
 
     pub(crate) async fn report(&self, report: ProgressReport) {
         let job = report.id;
-        if let Err(error) = self.progress.send(report).await {
-            tracing::warn!(%job, %error, "progress is not stored");
-        }
+        self.progress_lost.tell(job, "progress", self.progress.send(report).await);
     }
 
     pub(crate) async fn append(&self, job: JobId, lines: Vec<NewLogLine>) {
         if lines.is_empty() {
             return;
         }
-        if let Err(error) = self.lines.send(lines).await {
-            tracing::warn!(%job, %error, "log lines are not stored");
-        }
+        self.lines_lost.tell(job, "log lines of jobs", self.lines.send(lines).await);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outage_is_told_when_it_begins_and_when_it_ends() {
+        let lost = Lost::default();
+        let told = [false, true, true, true, false, false, true].map(|failed| lost.is_news(failed));
+        assert_eq!(told, [false, true, false, false, true, false, true]);
     }
 }

@@ -68,13 +68,14 @@ fn under_faketime(command: &TortureCommand, workspace: &Path) -> Result<()> {
     // Built before: a compiler need not bear another clock.
     cargo::program(workspace, "ratchet-torture")?;
     let folder = tempfile::tempdir()?;
-    // A server may run as somebody else.
+    // A server may run as somebody else, who cannot look into the cache.
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))?;
-    let clock = folder.path().join("clock");
+    let (clock, library) = (folder.path().join("clock"), folder.path().join("libfaketime.so.1"));
     std::fs::write(&clock, "+0\n")?;
+    std::fs::copy(servers::faketime(workspace)?, &library)?;
     let status = std::process::Command::new(std::env::current_exe()?)
         .args(std::env::args_os().skip(1))
-        .env("LD_PRELOAD", servers::faketime(workspace)?)
+        .env("LD_PRELOAD", &library)
         .env(CLOCK, &clock)
         .envs([("FAKETIME_NO_CACHE", "1"), ("FAKETIME_DONT_FAKE_MONOTONIC", "1"), ("NO_FAKE_STAT", "1")])
         .status()
