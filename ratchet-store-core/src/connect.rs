@@ -39,7 +39,7 @@ impl ConnectError {
             }
             _ => (
                 StoreErrorKind::Unavailable,
-                "the server's greeting was not understood; check the URL".to_owned(),
+                "the connection ended before it was open; check the URL, and that the server runs".to_owned(),
             ),
         };
         let nameless = matches!(error, Io(_) | Tls(_)) || dialect == Dialect::Sqlite;

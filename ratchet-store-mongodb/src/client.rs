@@ -17,7 +17,7 @@ use crate::clock::{Present, instant};
 use crate::codec::decode;
 use crate::collections::{Collections, Raw, check_name};
 use crate::error::During;
-use crate::indexes;
+use crate::{indexes, startup};
 
 /// How to open a [`MongoStore`].
 #[derive(Clone, Debug)]
@@ -65,6 +65,10 @@ impl MongoStore {
     ///
     /// Every write waits until a majority of the replica set has it in its journal, whatever the address says: a job
     /// that was accepted must outlive any one server.
+    ///
+    /// # Errors
+    /// Says what is wrong and what to do: no server answers, the user is refused or lacks a right, the server has no
+    /// transactions, the collections are missing or of another version.
     pub async fn connect(url: &str, options: MongoOptions) -> StoreResult<Self> {
         const OP: &str = "connect";
         check_name("database", &options.database)?;
@@ -78,6 +82,7 @@ impl MongoStore {
         let migrate = options.migrate;
         let store = Self::open(connection, options)?;
         indexes::ensure(&store, migrate).await?;
+        startup::check(&store).await?;
         Ok(store)
     }
 

@@ -15,6 +15,8 @@ const NOT_PRIMARY: [i32; 7] = [91, 189, 10107, 11600, 11602, 13435, 13436];
 const NO_TRANSACTIONS: i32 = 20;
 /// Bad value, too deep, not BSON, too large, refused by a validator, the key of an index too long.
 const CONTENT: [i32; 6] = [2, 15, 22, 10334, 121, 17280];
+const UNAUTHORIZED: i32 = 13;
+const AUTHENTICATION_FAILED: i32 = 18;
 
 /// Names the operation in which the driver failed.
 pub(crate) trait During<T> {
@@ -92,6 +94,12 @@ fn describe(error: &Error) -> String {
     match (error.kind.as_ref(), code_of(error)) {
         (_, Some(NO_TRANSACTIONS)) => {
             "the server has no transactions: run it as a replica set, also with one member".to_owned()
+        }
+        (ErrorKind::Authentication { .. }, _) | (_, Some(AUTHENTICATION_FAILED)) => {
+            "the server refuses the user or its password; check both in the URL".to_owned()
+        }
+        (_, Some(UNAUTHORIZED)) => {
+            "the user lacks a right; give it the role `readWrite` on the database".to_owned()
         }
         (ErrorKind::Command(command), _) => {
             format!("the server answered {}", command.code_name)

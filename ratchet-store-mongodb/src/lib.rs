@@ -19,6 +19,7 @@ mod codec;
 mod collections;
 mod error;
 mod indexes;
+mod startup;
 mod store;
 mod unit;
 

@@ -126,6 +126,17 @@ impl Fleet {
         Ok(())
     }
 
+    /// Waits until every worker runs: one that finds no server at its start ends.
+    pub(crate) async fn all_ready(&self) -> Result<()> {
+        let limit = Duration::from_secs(60);
+        for (at, worker) in self.workers.iter().enumerate() {
+            let name = Self::name(at, worker.lives);
+            let ready = tokio::time::timeout(limit, self.ready(&name)).await;
+            ready.with_context(|| format!("{name} is not ready after {limit:?}"))??;
+        }
+        Ok(())
+    }
+
     /// Whoever has just begun cannot be asked to end yet.
     async fn ready(&self, name: &str) -> Result<()> {
         let log = self.folder.join(format!("{name}.log"));

@@ -4,6 +4,7 @@
 //! the database, triggers note every change of every job, and the store says what became of them. `check` compares.
 
 mod check;
+mod cluster;
 mod fleet;
 mod ledger;
 mod plan;
@@ -67,7 +68,8 @@ async fn torture_and_tell(torture: &Torture) -> Result<bool> {
 }
 
 fn tell(torture: &Torture, outcome: &Outcome) {
-    let Outcome { submitted, evidence, violations, excess, rest, reruns, recoveries, faults, took } = outcome;
+    let Outcome { submitted, evidence, violations, excess, rest, reruns, recoveries, resumed, faults, took } =
+        outcome;
     println!(
         "{:?} {:?}, seed {}: {faults} faults, {} jobs, {} runs, {:.0} s",
         torture.store,
@@ -113,6 +115,10 @@ fn tell(torture: &Torture, outcome: &Outcome) {
     }
     if !recoveries.is_empty() {
         println!("  from the return of the database to the end of a body: {recoveries:?} ms");
+    }
+    if !resumed.is_empty() {
+        let resumed: Vec<i64> = resumed.iter().map(|after| after.unwrap_or(-1)).collect();
+        println!("  from the promotion to the next claim: {resumed:?} ms (-1: never)");
     }
     for violation in violations.iter().take(20) {
         println!("  {violation}");

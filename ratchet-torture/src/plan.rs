@@ -19,6 +19,8 @@ pub(crate) enum Scenario {
     Restart,
     /// Nobody gets through to the database, for longer than the lease
     Outage,
+    /// The primary is killed, and its synchronous standby is promoted behind a proxy
+    Failover,
     /// Bodies that keep every thread of the runtime busy, and nothing else
     Spin,
     /// Workers whose clocks are an hour ahead and an hour behind
@@ -49,6 +51,8 @@ pub(crate) enum Fault {
     Outage(Duration),
     /// The clock is set to this, as libfaketime reads it.
     SetClock(&'static str),
+    /// For so long the standby only reads, before it is promoted.
+    Failover(Duration),
     /// Nothing: the bodies or the clocks do it.
     None,
 }
@@ -84,6 +88,7 @@ fn step(scenario: Scenario, rng: &mut StdRng, at: usize, workers: usize, lease: 
             let after = lease.mul_f64(0.85 / workers as f64);
             return Step { after, fault: Fault::Kill(at % workers) };
         }
+        Scenario::Failover => (Fault::Failover(lease.mul_f64(rng.random_range(0.1..1.5))), lease * 3),
         Scenario::Spin | Scenario::Clocks => (Fault::None, lease / 2),
     };
     Step { after: most.mul_f64(rng.random()), fault }
@@ -94,6 +99,8 @@ pub(crate) fn duration(plan: &[Step]) -> Duration {
     let lasts = |fault: Fault| match fault {
         Fault::Freeze(_, time) | Fault::Outage(time) => time,
         Fault::Restart => Duration::from_secs(2),
+        // With the standby that follows the new primary.
+        Fault::Failover(time) => time + Duration::from_secs(12),
         Fault::Kill(_) | Fault::Term(_) | Fault::SetClock(_) | Fault::None => Duration::from_millis(300),
     };
     plan.iter().map(|step| step.after + lasts(step.fault)).sum()

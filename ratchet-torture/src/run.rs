@@ -17,7 +17,7 @@ use crate::fleet::Fleet;
 use crate::ledger::{self, Run as Ran};
 use crate::plan::{Fault, Scenario, Step, duration, plan};
 use crate::submit::{self, PERMITS, RESOURCE, Submitted, submit};
-use crate::witness::{self, Excess, Rest, StoreName, Witness};
+use crate::witness::{self, Change, Excess, Hold, Rest, StoreName, Witness};
 use crate::work::CRASH_LIMIT;
 
 /// Where libfaketime is.
@@ -28,6 +28,9 @@ const CLOCK: &str = "FAKETIME_TIMESTAMP_FILE";
 const PAGE: usize = 500;
 /// Jobs that have not ended so long after the last fault are stuck.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// So many milliseconds after the database is back, work goes on.
+const MOST_IDLE: i64 = 10_000;
 
 /// What to torture, and how.
 #[derive(Debug, Args)]
@@ -69,8 +72,10 @@ pub(crate) struct Outcome {
     pub(crate) rest: Rest,
     /// Milliseconds from a kill until a job that ran then ran again, in order.
     pub(crate) reruns: Vec<i64>,
-    /// Milliseconds from the end of each outage or restart until the next body ended.
+    /// Milliseconds from the end of each outage, restart or failover until the next body ended.
     pub(crate) recoveries: Vec<i64>,
+    /// Milliseconds from each failover until the next job was claimed; nothing if none ever was.
+    pub(crate) resumed: Vec<Option<i64>>,
     pub(crate) faults: usize,
     pub(crate) took: Duration,
 }
@@ -82,6 +87,7 @@ impl Outcome {
             && self.submitted.strays.is_empty()
             && self.excess == Excess::default()
             && self.rest == Rest::default()
+            && self.resumed.iter().all(|after| after.is_some_and(|after| after <= MOST_IDLE))
     }
 }
 
@@ -93,11 +99,14 @@ impl Torture {
     /// Does it, and looks at what is left. Files go to `folder`.
     pub(crate) async fn run(&self, folder: &Path) -> Result<Outcome> {
         let begun = Instant::now();
-        let witness: Arc<dyn Witness> = witness::make(self.store, folder).await?.into();
+        let witness: Arc<dyn Witness> = witness::make(self.store, self.scenario, folder).await?.into();
         let client = self.client(&*witness).await?;
         let steps = plan(self.scenario, self.seed, self.faults, self.workers, self.lease());
         let fleet =
             Fleet::start(self.workers, folder, witness.address(), self.lease(), self.faketime()?).await?;
+        if self.scenario == Scenario::Failover {
+            fleet.all_ready().await?;
+        }
         let jobs = submit::Plan {
             jobs: self.jobs,
             seed: self.seed,
@@ -137,6 +146,11 @@ impl Torture {
             violations,
             reruns: reruns(&kills, &evidence.runs),
             recoveries: mended.iter().filter_map(|at| first_end(*at, &evidence.runs)).collect(),
+            resumed: match self.scenario {
+                Scenario::Failover => mended.iter().map(|at| first_claim(*at, &evidence.changes)).collect(),
+                // There may be nothing left to claim.
+                _ => Vec::new(),
+            },
             rest: witness.rest().await?,
             faults: steps.len(),
             took: begun.elapsed(),
@@ -192,6 +206,7 @@ async fn inflict(mut fleet: Fleet, witness: &dyn Witness, steps: &[Step]) -> Res
                 mended.push(ledger::now());
             }
             Fault::SetClock(shows) => set_clock(shows)?,
+            Fault::Failover(reading) => mended.push(witness.fail_over(reading).await?),
             Fault::None => {}
         }
     }
@@ -268,6 +283,15 @@ fn reruns(kills: &[(String, i64)], runs: &[Ran]) -> Vec<i64> {
 /// How long it took from then until a body ended.
 fn first_end(at: i64, runs: &[Ran]) -> Option<i64> {
     runs.iter().filter_map(|run| run.ended).filter(|ended| *ended >= at).min().map(|ended| ended - at)
+}
+
+/// How long it took from then until a job was claimed, by the clock of the database, which is this machine's.
+fn first_claim(at: i64, changes: &[Change]) -> Option<i64> {
+    let claimed = |change: &&Change| {
+        let owner = |hold: &Option<Hold>| hold.as_ref().is_some_and(|hold| hold.owner.is_some());
+        change.at >= at && !owner(&change.old) && owner(&change.new)
+    };
+    changes.iter().filter(claimed).map(|change| change.at - at).min()
 }
 
 #[cfg(test)]

@@ -34,6 +34,11 @@ fn kills_and_freezes_lose_nothing_on_postgres() {
 }
 
 #[test]
+fn a_failover_of_the_database_loses_nothing_on_postgres() {
+    survives(&["--store", "postgres", "--scenario", "failover", "--faults", "1", "--jobs", "200"]);
+}
+
+#[test]
 fn an_outage_of_the_database_loses_nothing_on_postgres() {
     survives(&["--store", "postgres", "--scenario", "outage", "--faults", "1", "--jobs", "200"]);
 }

@@ -24,7 +24,7 @@ pub(crate) struct TortureCommand {
     /// The store: postgres or sqlite
     #[arg(long)]
     store: String,
-    /// What goes wrong: kill, freeze, term, restart, outage, spin, clocks, steps, crashloop or chaos
+    /// What goes wrong: kill, freeze, term, restart, outage, failover, spin, clocks, steps, crashloop or chaos
     #[arg(long, default_value = "chaos")]
     scenario: String,
     /// The same seed gives the same faults and jobs

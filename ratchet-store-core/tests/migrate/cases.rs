@@ -1,6 +1,8 @@
 //! What the migrator does and refuses.
 
-use ratchet_store_core::migrate::{MigrateError, Progress, Refusal, Scripts, State, Version};
+use std::error::Error as _;
+
+use ratchet_store_core::migrate::{MigrateError, Progress, Refusal, Scripts, State, Unusable, Version};
 use ratchet_store_core::{Namespace, SchemaMigrator};
 
 use crate::harness::list;
@@ -28,7 +30,10 @@ list! {
         a_statement_that_the_server_refused_is_not_taken_for_done,
         a_statement_whose_answer_was_lost_is_settled_whether_it_happened_or_not;
     &[Product::Postgres] =>
-        a_server_that_cannot_be_reached_is_an_error_without_the_password;
+        a_server_that_cannot_be_reached_is_an_error_without_the_password,
+        a_user_who_is_refused_is_not_named,
+        a_server_that_only_reads_is_no_place_for_a_store,
+        a_right_that_a_store_needs_is_asked_for;
 }
 
 /// Text that every dialect understands. The row shows whether a script ran twice.
@@ -297,4 +302,50 @@ async fn a_server_that_cannot_be_reached_is_an_error_without_the_password(place:
     let error = migrator.migrate(quietly).await.unwrap_err();
     assert!(matches!(error, MigrateError::Connect(_)), "{error}");
     assert!(!format!("{error} {error:?}").contains("hunter2"));
+}
+
+async fn a_user_who_is_refused_is_not_named(place: Place) {
+    let scripts = Scripts::new(&[FIRST]).unwrap();
+    let nobody = place.postgres().username("hidden_user").password("hunter2");
+    let migrator = SchemaMigrator::postgres(nobody, place.namespace.clone(), scripts);
+    let error = migrator.migrate(quietly).await.unwrap_err();
+    assert!(error.to_string().contains("refuses the user or its password (28000)"), "{error}");
+    assert!(error.source().is_none(), "the server's words name the user: {error:?}");
+    assert!(!format!("{error:?}").contains("hidden_user"));
+}
+
+async fn a_server_that_only_reads_is_no_place_for_a_store(place: Place) {
+    place.migrator(&[FIRST]).migrate(quietly).await.unwrap();
+    let reading = place.postgres().options([("default_transaction_read_only", "on")]);
+    let scripts = Scripts::new(&[FIRST]).unwrap();
+    let migrator = SchemaMigrator::postgres(reading, place.namespace.clone(), scripts);
+    assert!(migrator.status().await.unwrap().is_current(), "looking is allowed");
+    let error = migrator.migrate(quietly).await.unwrap_err();
+    assert!(matches!(error, MigrateError::Unusable(Unusable::ReadOnly)), "{error}");
+    for migrate in [false, true] {
+        let error = migrator.ensure(migrate).await.unwrap_err();
+        assert!(error.is_transient(), "it may write soon: {error}");
+    }
+}
+
+async fn a_right_that_a_store_needs_is_asked_for(place: Place) {
+    place.migrator(&[FIRST]).migrate(quietly).await.unwrap();
+    let (mut owner, name) = (place.connect().await, format!("{}_user", place.name));
+    for statement in [
+        "CREATE ROLE {user} LOGIN",
+        "GRANT USAGE ON SCHEMA ratchet TO {user}",
+        "GRANT SELECT ON ratchet.ratchet_schema_version TO {user}",
+        "GRANT SELECT, INSERT, UPDATE ON ratchet.first TO {user}",
+    ] {
+        owner.run(statement.replace("{user}", &name).leak()).await;
+    }
+    let scripts = Scripts::new(&[FIRST]).unwrap();
+    let user = place.postgres().username(&name);
+    let migrator = SchemaMigrator::postgres(user, place.namespace.clone(), scripts);
+    let error = migrator.ensure(false).await.unwrap_err();
+    owner.run("GRANT DELETE ON ratchet.first TO {user}".replace("{user}", &name).leak()).await;
+    let then = migrator.ensure(false).await;
+    owner.run("DROP OWNED BY {user}; DROP ROLE {user}".replace("{user}", &name).leak()).await;
+    assert!(error.to_string().contains("lacks rights: DELETE on first; GRANT "), "{error}");
+    then.unwrap();
 }

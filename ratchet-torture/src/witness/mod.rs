@@ -5,14 +5,16 @@ mod sqlite;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use async_trait::async_trait;
 use clap::ValueEnum;
 use ratchet_api::JobId;
 use ratchet_api::store::JobStore;
 use uuid::Uuid;
 
+use crate::plan::Scenario;
 use postgres::Postgres;
 pub(crate) use postgres::open as open_postgres;
 use sqlite::Sqlite;
@@ -120,6 +122,10 @@ pub(crate) trait Witness: Send + Sync {
     async fn mend(&self) -> Result<()>;
     /// Ends the server in the hardest way, after which it starts again; `false` if there is none.
     async fn crash(&self) -> Result<bool>;
+    /// Kills the primary and promotes its standby, which only reads for so long before; answers when it was promoted.
+    async fn fail_over(&self, _reading: Duration) -> Result<i64> {
+        bail!("this store has no standby")
+    }
     /// Every change so far, in order.
     async fn changes(&self) -> Result<Vec<Change>>;
     /// Every recorded outcome so far.
@@ -153,9 +159,9 @@ pub(crate) trait Witness: Send + Sync {
 }
 
 /// Makes an empty database.
-pub(crate) async fn make(store: StoreName, folder: &Path) -> Result<Box<dyn Witness>> {
+pub(crate) async fn make(store: StoreName, scenario: Scenario, folder: &Path) -> Result<Box<dyn Witness>> {
     Ok(match store {
-        StoreName::Postgres => Box::new(Postgres::make().await?),
+        StoreName::Postgres => Box::new(Postgres::make(scenario == Scenario::Failover).await?),
         StoreName::Sqlite => Box::new(Sqlite::make(folder).await?),
     })
 }

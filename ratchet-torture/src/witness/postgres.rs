@@ -1,8 +1,9 @@
 //! A schema of PostgreSQL, behind a proxy that can cut it off.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use ratchet_api::JobId;
 use ratchet_api::store::JobStore;
@@ -11,9 +12,11 @@ use ratchet_store_core::{Dialect, Statement};
 use ratchet_store_postgres::{Namespace, PostgresOptions, PostgresStore};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection as _, PgConnection, Row as _};
+use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use super::{Change, RECORDED, Recorded, Witness, hold, recorded};
+use crate::cluster::Cluster;
 use crate::proxy::Proxy;
 
 /// A schema with a name of its own.
@@ -24,11 +27,18 @@ pub(crate) struct Postgres {
     name: String,
     proxied: String,
     proxy: Proxy,
+    /// The server and its standby, if they were made for this run.
+    cluster: Option<Mutex<Cluster>>,
 }
 
 impl Postgres {
-    pub(crate) async fn make() -> Result<Self> {
-        let url = ratchet_servers::url(Server::Postgres)?;
+    /// Makes it on the server of the tests, or on one of its own that has a standby.
+    pub(crate) async fn make(with_standby: bool) -> Result<Self> {
+        let mut url = ratchet_servers::url(Server::Postgres)?;
+        let cluster = if with_standby { Some(Cluster::start(&url).await?) } else { None };
+        if let Some(cluster) = &cluster {
+            url = Cluster::url(cluster.port());
+        }
         let name = format!("torture_{:016x}", rand::random::<u64>());
         let schema = Namespace::schema(&name)?;
         PostgresStore::migrator(&url, schema.clone())?.migrate(|_| {}).await?;
@@ -36,8 +46,10 @@ impl Postgres {
         let proxy = Proxy::to(server.get_host(), server.get_port()).await?;
         let (user, database) = (server.get_username(), server.get_database().unwrap_or("postgres"));
         let proxied = format!("postgres://{user}@127.0.0.1:{}/{database}", proxy.port());
+        // Past the proxy nobody would find the primary after a failover.
+        let server = if with_standby { server.port(proxy.port()) } else { server };
         let server = server.options([("search_path", &name)]);
-        let place = Self { server, schema, name, proxied, proxy };
+        let place = Self { server, schema, name, proxied, proxy, cluster: cluster.map(Mutex::new) };
         sqlx::raw_sql(include_str!("postgres.sql")).execute(&mut place.connection().await?).await?;
         Ok(place)
     }
@@ -83,9 +95,14 @@ impl Witness for Postgres {
         anyhow::ensure!(program.trim() == "postgres", "the server is not on this machine");
         crate::fleet::signal("KILL", &pid.to_string()).await?;
         while self.connection().await.is_err() {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
         Ok(true)
+    }
+
+    async fn fail_over(&self, reading: Duration) -> Result<i64> {
+        let cluster = self.cluster.as_ref().context("this server has no standby")?;
+        cluster.lock().await.fail_over(&self.proxy, reading).await
     }
 
     async fn changes(&self) -> Result<Vec<Change>> {
@@ -124,6 +141,9 @@ impl Witness for Postgres {
     }
 
     async fn remove(&self) -> Result<()> {
+        if let Some(cluster) = &self.cluster {
+            return cluster.lock().await.stop().await;
+        }
         let drop = Statement::compile("DROP SCHEMA ratchet CASCADE", Dialect::Postgres, &self.schema)?;
         sqlx::raw_sql(drop.sql()).execute(&mut self.connection().await?).await?;
         Ok(())

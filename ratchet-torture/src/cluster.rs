@@ -1,0 +1,235 @@
+//! Two servers of PostgreSQL: a primary, and a synchronous standby that takes over when the primary is killed.
+
+use std::fs::{File, Permissions};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+use tokio::time::{sleep, timeout};
+
+use crate::fleet::signal;
+use crate::ledger::now;
+use crate::proxy::Proxy;
+
+const USER: &str = "ratchet";
+const DATABASE: &str = "postgres";
+/// How long a server may take to start, to follow or to take over.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A primary and its standby, in a folder that goes with them.
+pub(crate) struct Cluster {
+    programs: Programs,
+    folder: TempDir,
+    primary: Server,
+    standby: Server,
+    made: usize,
+}
+
+/// A server, which ends with this process.
+struct Server {
+    port: u16,
+    data: PathBuf,
+    process: Child,
+}
+
+/// The programs of PostgreSQL, and who may run them: not root.
+struct Programs {
+    folder: PathBuf,
+    user: u32,
+    group: u32,
+}
+
+impl Cluster {
+    /// Starts two servers with the programs of the one at this URL, which must be on this machine.
+    pub(crate) async fn start(url: &str) -> Result<Self> {
+        let programs = Programs::of(url).await.context("failover needs a PostgreSQL on this machine")?;
+        let folder = tempfile::Builder::new().prefix("ratchet-failover-").tempdir()?;
+        chown(folder.path(), Some(programs.user), Some(programs.group))?;
+        let data = folder.path().join("server-1");
+        let mut initdb = programs.command("initdb", folder.path(), "initdb")?;
+        initdb.arg("-D").arg(&data).args(["--username", USER]);
+        succeed(initdb.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"])).await?;
+        let primary = programs.serve(folder.path(), data).await?;
+        let standby = follow(&programs, folder.path(), &primary, 2).await?;
+        Ok(Self { programs, folder, primary, standby, made: 2 })
+    }
+
+    /// Where the primary listens.
+    pub(crate) const fn port(&self) -> u16 {
+        self.primary.port
+    }
+
+    /// How the primary is reached through a proxy.
+    pub(crate) fn url(port: u16) -> String {
+        format!("postgres://{USER}@127.0.0.1:{port}/{DATABASE}")
+    }
+
+    /// Kills the primary, leads everybody to the standby, promotes that after a while in which it only reads, and gives it a
+    /// standby of its own. Answers when it was promoted.
+    pub(crate) async fn fail_over(&mut self, proxy: &Proxy, reading: Duration) -> Result<i64> {
+        self.primary.kill().await?;
+        proxy.lead_to(self.standby.port);
+        sleep(reading).await;
+        let promoted: bool = sqlx::query_scalar("SELECT pg_promote()")
+            .fetch_one(&mut self.standby.connection().await?)
+            .await?;
+        ensure!(promoted, "the standby was not promoted in time");
+        let promoted = now();
+        self.made += 1;
+        // The old primary is gone for good; nothing of it may be needed.
+        tokio::fs::remove_dir_all(&self.primary.data).await?;
+        let next = follow(&self.programs, self.folder.path(), &self.standby, self.made).await?;
+        self.primary = std::mem::replace(&mut self.standby, next);
+        Ok(promoted)
+    }
+
+    pub(crate) async fn stop(&mut self) -> Result<()> {
+        for server in [&mut self.primary, &mut self.standby] {
+            signal("QUIT", &server.pid()?.to_string()).await?;
+            timeout(PATIENCE, server.process.wait()).await??;
+        }
+        Ok(())
+    }
+}
+
+/// Makes a copy of a server that follows it, and has every commit wait for the copy.
+async fn follow(programs: &Programs, folder: &Path, primary: &Server, number: usize) -> Result<Server> {
+    let (name, data) = (format!("standby_{number}"), folder.join(format!("server-{number}")));
+    let source = format!("host=127.0.0.1 port={} user={USER} application_name={name}", primary.port);
+    let mut copy = programs.command("pg_basebackup", folder, &name)?;
+    copy.args(["-d", &source, "-S", &name]).arg("-D").arg(&data);
+    copy.args(["--write-recovery-conf", "--create-slot", "--wal-method=stream"]);
+    succeed(copy.args(["--checkpoint=fast", "--no-sync"])).await?;
+    let standby = programs.serve(folder, data).await?;
+    // The copy has the settings of its source; once it is promoted, nobody follows it.
+    standby.run("ALTER SYSTEM RESET synchronous_standby_names").await?;
+    standby.run("SELECT pg_reload_conf()").await?;
+    primary.run(&format!("ALTER SYSTEM SET synchronous_standby_names = 'FIRST 1 ({name})'")).await?;
+    primary.run("SELECT pg_reload_conf()").await?;
+    let mut connection = primary.connection().await?;
+    let mut written: Option<String> = None;
+    let followed = async {
+        loop {
+            let synchronous: bool = sqlx::query_scalar(
+                "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE application_name = $1 AND sync_state = 'sync'
+                    AND flush_lsn >= coalesce($2::text::pg_lsn, flush_lsn))",
+            )
+            .bind(&name)
+            .bind(written.as_deref())
+            .fetch_one(&mut connection)
+            .await?;
+            match (synchronous, &written) {
+                // What was committed before anybody waited for the standby must get there as well.
+                (true, None) => {
+                    let here = sqlx::query_scalar("SELECT pg_current_wal_flush_lsn()::text");
+                    written = here.fetch_one(&mut connection).await?;
+                }
+                (true, Some(_)) => return Ok(standby),
+                (false, _) => sleep(Duration::from_millis(50)).await,
+            }
+        }
+    };
+    timeout(PATIENCE, followed).await.context("the standby does not follow")?
+}
+
+impl Server {
+    fn pid(&self) -> Result<u32> {
+        self.process.id().context("a server of PostgreSQL has ended by itself; see its log")
+    }
+
+    async fn connection(&self) -> Result<PgConnection> {
+        Ok(PgConnection::connect(&Cluster::url(self.port)).await?)
+    }
+
+    /// Runs a statement of ours, which has no value of anybody's in it.
+    async fn run(&self, statement: &str) -> Result<()> {
+        let statement = sqlx::raw_sql(AssertSqlSafe(statement.to_owned()));
+        statement.execute(&mut self.connection().await?).await?;
+        Ok(())
+    }
+
+    /// kill -9 of the server and of every process that it started.
+    async fn kill(&mut self) -> Result<()> {
+        let pid = self.pid()?;
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+        signal("KILL", &pid.to_string()).await?;
+        for child in children.split_whitespace() {
+            // Some end by themselves, when they see that the first is gone.
+            let _ = signal("KILL", child).await;
+        }
+        self.process.wait().await?;
+        Ok(())
+    }
+}
+
+impl Programs {
+    async fn of(url: &str) -> Result<Self> {
+        let server: PgConnectOptions = url.parse()?;
+        let mut connection = PgConnection::connect_with(&server).await?;
+        let (pid, folder): (i32, String) =
+            sqlx::query_as("SELECT pg_backend_pid(), setting FROM pg_config WHERE name = 'BINDIR'")
+                .fetch_one(&mut connection)
+                .await?;
+        let process = std::fs::metadata(format!("/proc/{pid}"))?;
+        let folder = PathBuf::from(folder);
+        ensure!(folder.join("pg_basebackup").is_file(), "there is no pg_basebackup in {}", folder.display());
+        Ok(Self { folder, user: process.uid(), group: process.gid() })
+    }
+
+    /// A program that runs in a folder and writes to a log of this name.
+    fn command(&self, program: &str, folder: &Path, log: &str) -> Result<Command> {
+        let log = File::options().create(true).append(true).open(folder.join(format!("{log}.log")))?;
+        let mut command = Command::new(self.folder.join(program));
+        command
+            .current_dir(folder)
+            .uid(self.user)
+            .gid(self.group)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .kill_on_drop(true);
+        Ok(command)
+    }
+
+    /// Starts a server and waits until it answers.
+    async fn serve(&self, folder: &Path, data: PathBuf) -> Result<Server> {
+        std::fs::set_permissions(&data, Permissions::from_mode(0o700))?;
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let name = data.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut command = self.command("postgres", folder, &name)?;
+        command.arg("-D").arg(&data).args(["-p", &port.to_string()]);
+        for setting in [
+            "listen_addresses=127.0.0.1",
+            "unix_socket_directories=",
+            "max_connections=200",
+            "shared_buffers=64MB",
+            "wal_retrieve_retry_interval=200ms",
+            // Processes are killed, not the machine.
+            "fsync=off",
+        ] {
+            command.args(["-c", setting]);
+        }
+        let process = command.spawn().context("cannot start a server of PostgreSQL")?;
+        let server = Server { port, data, process };
+        let answers = async {
+            while server.connection().await.is_err() {
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        timeout(PATIENCE, answers).await.with_context(|| format!("{name} does not answer"))?;
+        Ok(server)
+    }
+}
+
+async fn succeed(command: &mut Command) -> Result<()> {
+    let status = command.status().await?;
+    ensure!(status.success(), "{command:?} ended with {status}");
+    Ok(())
+}
