@@ -53,7 +53,8 @@ const TABLES: &[(&str, &str)] = &[
     ("scheduler_recurring_fire", "master_id fire_instant job_id created_at"),
     (
         "scheduler_node",
-        "node_id label node_version targets started_at heartbeat_ts lease_until reaped skew_ms running slots",
+        "node_id label node_version targets started_at heartbeat_ts beating_since beat_gap_ms lease_until reaped skew_ms \
+         running slots",
     ),
     ("scheduler_queue_pause", "queue paused_at"),
     ("scheduler_lock", "lock_name owner_node term locked_at expires_at"),
