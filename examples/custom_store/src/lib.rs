@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_api::store::{JobStore, LockStore};
-use ratchet_api::{LockLease, LockName, Owner, StoreError, StoreResult, Timestamp};
+use ratchet_api::store::{JobStore, LockStore, NodeStore};
+use ratchet_api::{
+    Beat, BeatReply, JobClaim, LockLease, LockName, Node, NodeInfo, Owner, StoreError, StoreResult, Timestamp,
+};
 
 /// Stands for a lock service that the team runs anyway. Clones talk to the same service.
 #[derive(Clone, Default)]
@@ -26,13 +28,22 @@ struct Held {
 /// Jobs in one place, locks in another.
 pub struct CustomStore {
     jobs: Arc<dyn JobStore>,
+    nodes: Nodes<dyn JobStore>,
+    locks: LockService,
+}
+
+/// The nodes of the other store. When they find that its clock went back, the locks are mended too.
+struct Nodes<S: ?Sized> {
+    inner: Arc<S>,
+    jobs: Arc<dyn JobStore>,
     locks: LockService,
 }
 
 impl CustomStore {
     /// A store that keeps its jobs in `jobs` and its locks in `locks`.
     pub fn new(jobs: Arc<dyn JobStore>, locks: LockService) -> Self {
-        Self { jobs, locks }
+        let nodes = Nodes { inner: Arc::clone(&jobs), jobs: Arc::clone(&jobs), locks: locks.clone() };
+        Self { jobs, nodes, locks }
     }
 
     /// Looks at one lock at one instant: the store's, because the contract says that the store's clock decides.
@@ -49,6 +60,20 @@ impl CustomStore {
             locks.insert(name.clone(), held);
         }
         Ok(answer)
+    }
+}
+
+impl LockService {
+    /// A lock that would last for `by` or longer, but less than twice that, lasts that much shorter: it was taken before
+    /// the clock went back.
+    fn clock_went_back(&self, by: Duration, now: Timestamp) {
+        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        for held in locks.values_mut() {
+            let left = held.until.since(now);
+            if left >= by && left < by * 2 {
+                held.until = now + (left - by);
+            }
+        }
     }
 }
 
@@ -100,7 +125,38 @@ impl LockStore for CustomStore {
     }
 }
 
+#[async_trait]
+impl<S: NodeStore + ?Sized> NodeStore for Nodes<S> {
+    async fn dedicated(&self) -> StoreResult<Box<dyn NodeStore>> {
+        let inner: Arc<dyn NodeStore> = self.inner.dedicated().await?.into();
+        Ok(Box::new(Nodes { inner, jobs: Arc::clone(&self.jobs), locks: self.locks.clone() }))
+    }
+    async fn join(&self, node: &NodeInfo, lease: Duration) -> StoreResult<()> {
+        self.inner.join(node, lease).await
+    }
+    async fn beat(&self, beat: &Beat) -> StoreResult<BeatReply> {
+        self.inner.beat(beat).await
+    }
+    async fn recover(&self, dead: &[Owner], to: &Owner, limit: usize) -> StoreResult<Vec<JobClaim>> {
+        self.inner.recover(dead, to, limit).await
+    }
+    async fn leave(&self, owner: &Owner) -> StoreResult<bool> {
+        self.inner.leave(owner).await
+    }
+    async fn nodes(&self) -> StoreResult<Vec<Node>> {
+        self.inner.nodes().await
+    }
+    async fn purge_nodes(&self, retention: Duration) -> StoreResult<u64> {
+        self.inner.purge_nodes(retention).await
+    }
+    async fn clock_went_back(&self, by: Duration, within: Duration, limit: usize) -> StoreResult<u64> {
+        self.locks.clock_went_back(by, self.jobs.database_time().await?);
+        self.inner.clock_went_back(by, within, limit).await
+    }
+}
+
+ratchet_api::delegate_store!(CustomStore => nodes: NodeStore);
 ratchet_api::delegate_store!(CustomStore => jobs:
     StoreInfo, JobCrudStore, JobClaimStore, JobTerminalStore, JobRetryStore, JobPauseStore, JobBatchStatusStore,
-    JobBulkStore, BatchStore, NodeStore, ArchiveStore, ExecutionStore, JobLogStore, TagStore, WorkflowConditionStore,
+    JobBulkStore, BatchStore, ArchiveStore, ExecutionStore, JobLogStore, TagStore, WorkflowConditionStore,
     BatchMetricsStore, DlqAlertStore, ResourcePermitStore, RecurringStore, JobQueryStore);
