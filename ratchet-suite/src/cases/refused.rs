@@ -295,6 +295,10 @@ async fn content_is_not_blamed_while_the_store_takes_nothing_at_all(fx: Fixture)
         })
     });
     let node = node.await;
+    // The first beat tells how many slots there are.
+    while node.store().nodes().await.expect("read").iter().all(|row| row.slots == 0) {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
     let job = node.enqueue(Worker::job().say("precious".to_owned())).submit().await.expect("stored");
     Refusing::until(&store.refused, 20).await;
     store.on.store(false, Ordering::SeqCst);
