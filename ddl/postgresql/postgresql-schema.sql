@@ -103,6 +103,8 @@ CREATE TABLE ratchet.scheduler_job_queue (
     edge_count         bigint NOT NULL DEFAULT 0,
     picked_by          varchar(64) COLLATE "C",
     picked_at          timestamptz(3),
+    -- What it lacks that lies outside of it: `method:…` or `resource:…`. Claims pass it over for that.
+    parked_on          text COLLATE "C",
     cancel_requested   boolean NOT NULL DEFAULT false,
     cancel_reason      text,
     paused_from_status varchar(16) CHECK (paused_from_status IN ('PENDING', 'FAILED')),
@@ -123,9 +125,14 @@ CREATE TABLE ratchet.scheduler_job_queue (
     autovacuum_vacuum_cost_delay = 0
 );
 
--- The five heads of a queue. Running, paused and blocked rows are not in it, so they never stand before them.
+-- The five heads of a queue. Running, paused, blocked and parked rows are not in it, so they never stand before them.
 CREATE INDEX idx_claim_executable ON ratchet.scheduler_job_queue (queue, priority, scheduled_time, job_id)
-    WHERE status = 'PENDING' AND blocked_by = 0;
+    WHERE status = 'PENDING' AND blocked_by = 0 AND parked_on IS NULL;
+-- The five heads of what is parked on one thing, and what of it has expired. Mostly empty.
+CREATE INDEX idx_queue_parked ON ratchet.scheduler_job_queue (queue, parked_on, priority, scheduled_time, job_id)
+    WHERE status = 'PENDING' AND blocked_by = 0 AND parked_on IS NOT NULL;
+CREATE INDEX idx_queue_parked_expiry ON ratchet.scheduler_job_queue (queue, expires_at, job_id)
+    WHERE status = 'PENDING' AND blocked_by = 0 AND parked_on IS NOT NULL AND expires_at IS NOT NULL;
 -- What an owner holds: for `owned`, and for the dead whose jobs must be recovered.
 CREATE INDEX idx_queue_orphan ON ratchet.scheduler_job_queue (picked_by, job_id) WHERE status = 'RUNNING';
 
@@ -228,7 +235,8 @@ CREATE TABLE ratchet.scheduler_node (
     node_id       varchar(64) COLLATE "C" PRIMARY KEY,
     label         text NOT NULL,
     node_version  text NOT NULL,
-    targets       text[] NOT NULL,
+    methods       text[] NOT NULL,
+    queues        text[] NOT NULL,
     started_at    timestamptz(3) NOT NULL,
     heartbeat_ts  timestamptz(3) NOT NULL,
     -- Since when it beats with no gap longer than this.
@@ -238,7 +246,8 @@ CREATE TABLE ratchet.scheduler_node (
     reaped        boolean NOT NULL DEFAULT false,
     skew_ms       bigint NOT NULL DEFAULT 0,
     running       bigint NOT NULL DEFAULT 0,
-    slots         bigint NOT NULL DEFAULT 0
+    slots         bigint NOT NULL DEFAULT 0,
+    draining      boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
 
 CREATE TABLE ratchet.scheduler_queue_pause (
@@ -334,7 +343,7 @@ SELECT
     coalesce(q.blocked_by, j.blocked_by) AS blocked_by,
     coalesce(q.open_parents, j.open_parents) AS open_parents,
     coalesce(q.edge_count, j.edge_count) AS edge_count,
-    q.picked_by, q.picked_at,
+    q.picked_by, q.picked_at, q.parked_on,
     CASE WHEN j.rec_status = 'P' THEN 'PENDING' ELSE q.paused_from_status END AS paused_from_status,
     CASE WHEN q.job_id IS NULL THEN j.terminal_error ELSE q.last_error END AS last_error,
     CASE WHEN q.job_id IS NULL THEN j.cancel_reason ELSE q.cancel_reason END AS cancel_reason,
@@ -347,4 +356,4 @@ LEFT JOIN ratchet.scheduler_job_queue q ON q.job_id = j.job_id;
 
 -- Recorded as the migrator would have done. `cargo xtask fix` keeps the checksums.
 INSERT INTO ratchet.ratchet_schema_version (version, applied_at, description, checksum)
-VALUES ('001', date_trunc('milliseconds', clock_timestamp()), 'baseline', '5222f1146bd72203e86ab854e1127b1c50d4ede6f5c5d35534c0f5bd598a3f93');
+VALUES ('001', date_trunc('milliseconds', clock_timestamp()), 'baseline', '85ff30db3359da318002e0b77cf7e61141426a796c43995e5c7337d52ccbd6d5');

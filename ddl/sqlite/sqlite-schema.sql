@@ -106,6 +106,8 @@ CREATE TABLE ratchet.scheduler_job_queue (
     edge_count         INTEGER NOT NULL DEFAULT 0,
     picked_by          TEXT,
     picked_at          INTEGER,
+    -- What it lacks that lies outside of it: `method:…` or `resource:…`. Claims pass it over for that.
+    parked_on          TEXT,
     cancel_requested   INTEGER NOT NULL DEFAULT 0,
     cancel_reason      TEXT,
     paused_from_status TEXT CHECK (paused_from_status IN ('PENDING', 'FAILED')),
@@ -117,9 +119,17 @@ CREATE TABLE ratchet.scheduler_job_queue (
     CHECK ((status = 'RUNNING') = (picked_by IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 
--- The five heads of a queue. Running, paused and blocked rows are not in it, so they never stand before them.
-CREATE INDEX ratchet.idx_claim_executable ON ratchet.scheduler_job_queue (queue, priority, scheduled_time, job_id)
-    WHERE status = 'PENDING' AND blocked_by = 0;
+-- The five heads of a queue. Running, paused, blocked and parked rows are not in it, so they never stand before them.
+-- (`parked_on` is always null here; without it, or without these parentheses, each head would be looked up in the table.)
+CREATE INDEX ratchet.idx_claim_executable
+    ON ratchet.scheduler_job_queue (queue, priority, scheduled_time, job_id, parked_on)
+    WHERE status = 'PENDING' AND (blocked_by = 0 AND parked_on IS NULL);
+-- The five heads of what is parked on one thing, and what of it has expired. Mostly empty.
+CREATE INDEX ratchet.idx_queue_parked
+    ON ratchet.scheduler_job_queue (queue, parked_on, priority, scheduled_time, job_id)
+    WHERE status = 'PENDING' AND blocked_by = 0 AND parked_on IS NOT NULL;
+CREATE INDEX ratchet.idx_queue_parked_expiry ON ratchet.scheduler_job_queue (queue, expires_at, job_id)
+    WHERE status = 'PENDING' AND blocked_by = 0 AND parked_on IS NOT NULL AND expires_at IS NOT NULL;
 -- What an owner holds: for `owned`, and for the dead whose jobs must be recovered.
 CREATE INDEX ratchet.idx_queue_orphan ON ratchet.scheduler_job_queue (picked_by, job_id) WHERE status = 'RUNNING';
 
@@ -224,7 +234,8 @@ CREATE TABLE ratchet.scheduler_node (
     label         TEXT NOT NULL,
     node_version  TEXT NOT NULL,
     -- A JSON array of texts.
-    targets       TEXT NOT NULL,
+    methods       TEXT NOT NULL,
+    queues        TEXT NOT NULL,
     started_at    INTEGER NOT NULL,
     heartbeat_ts  INTEGER NOT NULL,
     -- Since when it beats with no gap longer than this.
@@ -234,7 +245,8 @@ CREATE TABLE ratchet.scheduler_node (
     reaped        INTEGER NOT NULL DEFAULT 0,
     skew_ms       INTEGER NOT NULL DEFAULT 0,
     running       INTEGER NOT NULL DEFAULT 0,
-    slots         INTEGER NOT NULL DEFAULT 0
+    slots         INTEGER NOT NULL DEFAULT 0,
+    draining      INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE ratchet.scheduler_queue_pause (
@@ -334,7 +346,7 @@ SELECT
     coalesce(q.blocked_by, j.blocked_by) AS blocked_by,
     coalesce(q.open_parents, j.open_parents) AS open_parents,
     coalesce(q.edge_count, j.edge_count) AS edge_count,
-    q.picked_by, q.picked_at,
+    q.picked_by, q.picked_at, q.parked_on,
     CASE WHEN j.rec_status = 'P' THEN 'PENDING' ELSE q.paused_from_status END AS paused_from_status,
     CASE WHEN q.job_id IS NULL THEN j.terminal_error ELSE q.last_error END AS last_error,
     CASE WHEN q.job_id IS NULL THEN j.cancel_reason ELSE q.cancel_reason END AS cancel_reason,
@@ -347,4 +359,4 @@ LEFT JOIN ratchet.scheduler_job_queue q ON q.job_id = j.job_id;
 
 -- Recorded as the migrator would have done. `cargo xtask fix` keeps the checksums.
 INSERT INTO ratchet.ratchet_schema_version (version, applied_at, description, checksum)
-VALUES ('001', CAST(round(unixepoch('subsec') * 1000) AS INTEGER), 'baseline', 'c7b1f8edc39a954fadcdfeb35feb6f6e9838a0920711de30d35be301a7e6a2fa');
+VALUES ('001', CAST(round(unixepoch('subsec') * 1000) AS INTEGER), 'baseline', '04fe8af245d921fa0fb9cb19cad882917cec27f49d2b62af7cfd54e4597f5cff');

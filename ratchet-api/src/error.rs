@@ -2,9 +2,10 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
-use crate::{InvalidName, InvalidSubmission, JobId, JobStatus, OneLine, Refusal};
+use crate::{InvalidName, InvalidSubmission, JobId, JobStatus, OneLine, Refusal, debug_as_display};
 
 /// The result of a store call.
 pub type StoreResult<T> = Result<T, StoreError>;
@@ -12,7 +13,7 @@ pub type StoreResult<T> = Result<T, StoreError>;
 /// What went wrong in a store. Callers branch on [`kind`](Self::kind), never on text.
 ///
 /// Expected answers are not errors: a lost race, a taken key and an unknown job are verdicts.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct StoreError {
     kind: StoreErrorKind,
     op: &'static str,
@@ -120,6 +121,52 @@ impl Error for StoreError {
     }
 }
 
+/// Why a server cannot be reached, and what to do: which part of its address is to be checked, and never what it says.
+///
+/// ```
+/// use std::io::{Error, ErrorKind};
+///
+/// use ratchet_api::why_unreachable;
+///
+/// let refused = why_unreachable(&Error::from(ErrorKind::ConnectionRefused));
+/// assert!(refused.starts_with("no server listens at this port"));
+/// ```
+pub fn why_unreachable(error: &io::Error) -> &'static str {
+    use io::ErrorKind::{
+        AddrNotAvailable, ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable,
+        InvalidData, InvalidInput, NetworkUnreachable, NotFound, PermissionDenied, TimedOut, UnexpectedEof,
+    };
+    match error.kind() {
+        ConnectionRefused => {
+            "no server listens at this port of the host; check host and port in the URL, and that the server runs"
+        }
+        TimedOut => {
+            "the host does not answer in time; check the host in the URL, the network and its firewalls"
+        }
+        HostUnreachable | NetworkUnreachable | AddrNotAvailable => {
+            "there is no way to the host; check the host in the URL, and the network"
+        }
+        NotFound => "the socket is not there; check its path in the URL, and that the server runs",
+        PermissionDenied => {
+            "the system does not allow the connection; check the rights on the socket, and firewalls"
+        }
+        InvalidData => {
+            "the TLS handshake failed: the server's certificate is not trusted, is not one for this host, or what \
+             answers does not speak TLS; check the options for TLS in the URL"
+        }
+        ConnectionReset | ConnectionAborted | UnexpectedEof => {
+            "the server ended the connection before it was open; check the port and the options for TLS in the URL, \
+             and the server's log"
+        }
+        InvalidInput => "the host in the URL is not one; check its spelling",
+        // The resolver has no code of the system, and no kind of its own.
+        _ if error.raw_os_error().is_none() => {
+            "the name of the host is not known; check the host in the URL, and the name service"
+        }
+        _ => "the server cannot be reached; check host and port in the URL, and that the server runs",
+    }
+}
+
 impl From<InvalidName> for StoreError {
     fn from(error: InvalidName) -> Self {
         Self::invalid("name", error.to_string())
@@ -127,7 +174,7 @@ impl From<InvalidName> for StoreError {
 }
 
 /// Why a job was not submitted.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum SubmitError {
     /// A live job holds the business key.
@@ -137,6 +184,19 @@ pub enum SubmitError {
         key: String,
         /// The job that holds it.
         holder: JobId,
+    },
+    /// A job of another target or method was submitted with the idempotency key before. Nothing is stored: a handle of
+    /// that job would hand out the result of other work.
+    #[error(
+        "idempotency key `{key}` belongs to job {holder}, which calls `{method}`; give each kind of work keys of its own"
+    )]
+    IdempotencyMismatch {
+        /// The key.
+        key: String,
+        /// The job that has it.
+        holder: JobId,
+        /// What that job calls, as `target.method`.
+        method: String,
     },
     /// The job itself is not acceptable.
     #[error(transparent)]
@@ -159,7 +219,7 @@ pub enum SubmitError {
 }
 
 /// Why a job was not steered. Whether it was is in the verdict; this is for real trouble.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
     /// Someone else changed the job first.
@@ -174,6 +234,8 @@ pub enum ControlError {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+debug_as_display!(StoreError, SubmitError, ControlError);
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::{BusinessKey, JobId, JobPriority, JobStatus, JobType, Owner, Timestamp};
+use crate::{
+    BusinessKey, JobId, JobPriority, JobStatus, JobType, MethodName, Owner, QueueName, TargetName, Timestamp,
+};
 
 /// What every event tells.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -17,6 +19,14 @@ pub struct EventHeader {
     pub job_type: JobType,
     /// How urgent it is.
     pub priority: JobPriority,
+    /// Its queue.
+    pub queue: QueueName,
+    /// Its target; `None` if its row was not read, because it cannot be read or its node died.
+    pub target: Option<TargetName>,
+    /// Its method; `None` like its target.
+    pub method: Option<MethodName>,
+    /// Which attempt this is about, from 1; the next one, if none is under way.
+    pub attempt: u32,
     /// The node that saw it happen.
     pub node: Option<Owner>,
     /// When that node saw it.

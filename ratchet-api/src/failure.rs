@@ -5,8 +5,9 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
+use crate::advice::heard;
 use crate::spi::ErrorSanitizer;
-use crate::{OneLine, is_deceptive};
+use crate::{OneLine, RetryAdvice, is_deceptive};
 
 /// What a job body failed with, before it is sanitized.
 ///
@@ -27,30 +28,6 @@ pub struct JobFailure {
     advice: RetryAdvice,
 }
 
-/// What the error itself says about trying again.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum RetryAdvice {
-    /// Nothing: the retry policy and the job's own limit decide.
-    #[default]
-    Usual,
-    /// Trying again is pointless, for this reason.
-    Never(String),
-    /// Not before this has passed.
-    After(Duration),
-    /// No failure at all: the job asks to be run again after this, and no attempt is consumed.
-    Snooze(Duration),
-}
-
-impl RetryAdvice {
-    /// The reason never to try again, if that is the advice.
-    pub fn never(&self) -> Option<&str> {
-        match self {
-            Self::Never(reason) => Some(reason),
-            _ => None,
-        }
-    }
-}
-
 impl JobFailure {
     /// How many causes are kept.
     pub const MAX_CAUSES: usize = 10;
@@ -60,15 +37,61 @@ impl JobFailure {
         Self { class: class.into(), message: message.into(), causes: Vec::new(), advice: RetryAdvice::Usual }
     }
 
-    /// From an error and its sources. The class is the short name of the type.
+    /// From an error and its sources. The class is the short name of the type. What one of them [says](crate::heed) about
+    /// trying again is kept, the outermost first.
     pub fn from_error<E: Error + 'static>(error: &E) -> Self {
-        let mut failure = Self::new(short_type_name(std::any::type_name::<E>()), error.to_string());
-        let mut source = error.source();
-        while let Some(cause) = source.filter(|_| failure.causes.len() < Self::MAX_CAUSES) {
-            failure.causes.push(cause.to_string());
-            source = cause.source();
+        Self::of_chain(Some(short_name::<E>()), error)
+    }
+
+    /// Likewise from an error whose type is hidden, such as an `anyhow::Error` or a `Box<dyn Error>`. The class is that of
+    /// the outermost error underneath that has something to say about a retry, or `Error`.
+    ///
+    /// ```
+    /// use ratchet_api::JobFailure;
+    ///
+    /// let gone = JobFailure::new("Gone", "no such customer").do_not_retry("it was deleted");
+    /// let error = anyhow::Error::from(gone.into_error()).context("sending the invoice");
+    /// let failure = JobFailure::from_dyn(&*error);
+    /// assert_eq!((failure.class(), failure.message()), ("Gone", "sending the invoice"));
+    /// assert_eq!(failure.retry_advice().never(), Some("it was deleted"));
+    /// ```
+    pub fn from_dyn(error: &(dyn Error + 'static)) -> Self {
+        Self::of_chain(None, error)
+    }
+
+    fn of_chain(class: Option<&'static str>, error: &(dyn Error + 'static)) -> Self {
+        if let Some(Raised(failure)) = error.downcast_ref() {
+            return failure.clone();
+        }
+        let mut failure = Self::new(class.unwrap_or("Error"), error.to_string());
+        let mut link = Some(error);
+        let mut class_is_known = class.is_some();
+        while let Some(error) = link {
+            if let Some((class, advice)) = heard(error).filter(|_| failure.advice == RetryAdvice::Usual) {
+                failure.advice = advice;
+                if !std::mem::replace(&mut class_is_known, true) {
+                    failure.class = class.into();
+                }
+            }
+            link = error.source().filter(|_| failure.causes.len() < Self::MAX_CAUSES);
+            failure.causes.extend(link.map(ToString::to_string));
         }
         failure
+    }
+
+    /// As an error, for bodies that return one of another kind: its advice is found there again.
+    ///
+    /// ```
+    /// use ratchet_api::JobFailure;
+    ///
+    /// fn invoice(customer: Option<&str>) -> anyhow::Result<String> {
+    ///     let gone = || JobFailure::new("Gone", "no such customer").do_not_retry("it was deleted");
+    ///     let customer = customer.ok_or_else(|| gone().into_error())?;
+    ///     Ok(format!("dear {customer}"))
+    /// }
+    /// ```
+    pub fn into_error(self) -> impl Error + Send + Sync + 'static {
+        Raised(self)
     }
 
     /// Trying again is pointless.
@@ -128,7 +151,24 @@ impl<E: Error + 'static> From<E> for JobFailure {
     }
 }
 
+/// A failure on its way through errors of other kinds.
+pub(crate) struct Raised(pub(crate) JobFailure);
+
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl Error for Raised {}
+
+crate::debug_as_display!(Raised);
+
 /// `core::num::ParseIntError` becomes `ParseIntError`; generic arguments go.
+pub(crate) fn short_name<E>() -> &'static str {
+    short_type_name(std::any::type_name::<E>())
+}
+
 fn short_type_name(full: &'static str) -> &'static str {
     let path = full.split('<').next().unwrap_or(full);
     path.rsplit("::").next().unwrap_or(path)

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Backoff, BatchId, BusinessKey, Fence, IdempotencyKey, InvalidName, JobId, JobStatus, JsonText,
-    MethodName, Owner, Progress, QueueName, Recurrence, ResourceName, Tag, TargetName, Timestamp,
+    MethodName, Owner, ParkedOn, Progress, QueueName, Recurrence, ResourceName, Tag, TargetName, Timestamp,
     UnknownValue,
 };
 
@@ -143,6 +143,11 @@ pub struct JobPayload {
     text: JsonText,
 }
 
+/// A method as people write it, and as nodes list what they can run.
+pub fn call_name(target: &TargetName, method: &MethodName) -> String {
+    format!("{target}.{method}")
+}
+
 impl JobPayload {
     /// A call of `method` on `target`; `args` is a JSON array and goes into the text as it is.
     ///
@@ -177,6 +182,19 @@ impl JobPayload {
     /// The method's name.
     pub fn method(&self) -> &MethodName {
         &self.method
+    }
+
+    /// What is called, as people write it.
+    ///
+    /// ```
+    /// use ratchet_api::{JobPayload, JsonText};
+    ///
+    /// let call = JobPayload::new("billing.PaymentService", "process", &JsonText::parse("[42]").unwrap())?;
+    /// assert_eq!(call.call_name(), "billing.PaymentService.process");
+    /// # Ok::<(), ratchet_api::InvalidName>(())
+    /// ```
+    pub fn call_name(&self) -> String {
+        call_name(&self.target, &self.method)
     }
 
     /// The whole text that is stored.
@@ -350,6 +368,8 @@ pub struct Job {
     pub picked_by: Option<Owner>,
     /// Since when.
     pub picked_at: Option<Timestamp>,
+    /// What it lacks that lies outside of it, if claims pass it over for that.
+    pub parked_on: Option<ParkedOn>,
     /// Where a paused job goes back to: PENDING or FAILED.
     pub paused_from: Option<JobStatus>,
     /// The newest error, already sanitized.
@@ -389,6 +409,7 @@ impl Job {
             crash_count: 0,
             picked_by: None,
             picked_at: None,
+            parked_on: None,
             paused_from: None,
             last_error: None,
             cancel_reason: None,

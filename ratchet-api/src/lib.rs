@@ -12,6 +12,7 @@ pub mod spi;
 pub mod store;
 pub mod uuid7;
 
+mod advice;
 mod backoff;
 mod edge;
 mod enlist;
@@ -23,6 +24,7 @@ mod job;
 mod limits;
 mod node;
 mod outcome;
+mod parked;
 mod pulse;
 mod records;
 mod status;
@@ -30,22 +32,27 @@ mod submission;
 mod text;
 mod time;
 mod unknown;
+mod with_sources;
 
+pub use advice::{IntoFailure, JobError, RetryAdvice, heed};
 #[doc(hidden)]
 pub use async_trait::async_trait as __async_trait;
 pub use backoff::Backoff;
 pub use edge::{Comparison, Condition, Edge, EdgeState, ResultTest};
 pub use enlist::Enlist;
-pub use error::{ControlError, StoreError, StoreErrorKind, StoreResult, SubmitError};
+pub use error::{ControlError, StoreError, StoreErrorKind, StoreResult, SubmitError, why_unreachable};
 pub use event::{EventHeader, JobEvent, JobEventKind};
-pub use failure::{JobFailure, RetryAdvice, Sanitized};
+pub use failure::{JobFailure, Sanitized};
 pub use id::{BatchId, Fence, InvalidOwner, JobId, Owner};
-pub use job::{Due, Ending, Job, JobClaim, JobPayload, JobPriority, JobSpec, JobType, Needs, NewJob};
+pub use job::{
+    Due, Ending, Job, JobClaim, JobPayload, JobPriority, JobSpec, JobType, Needs, NewJob, call_name,
+};
 pub use limits::Limits;
 pub use node::{Beat, BeatReply, Node, NodeInfo};
 pub use outcome::{
     DeadReason, Effect, End, ErrorRecord, Fingerprint, HandBackReason, Outcome, Recorded, Run, Verdict,
 };
+pub use parked::{ParkedOn, UnknownParking};
 pub use pulse::{Death, Pulse, death};
 pub use records::{
     Alerted, ArchivedJob, Batch, BatchMetrics, BatchProgress, DlqAlert, Execution, ExecutionResult,
@@ -61,3 +68,4 @@ pub use text::{
 };
 pub use time::{ManualClock, StoreClock, Timestamp, whole_millis};
 pub use unknown::UnknownValue;
+pub use with_sources::WithSources;

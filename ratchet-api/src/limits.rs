@@ -31,8 +31,9 @@ pub struct Limits {
     /// Bytes of a business key or an idempotency key. Default 255, the width of their columns; a longer key is
     /// an error at submit and never cut, for two cut keys could become one.
     pub key_bytes: usize,
-    /// Nesting of arrays and objects in payload and params. Default 64, below the depth at which JSON parsers
-    /// give up or exhaust the stack.
+    /// Nesting of arrays and objects in payload, params and result. Default 64, below the depth at which JSON parsers
+    /// give up or exhaust the stack. A deeper result is not kept, and if dependents or a callback wait for it, the job
+    /// fails with `ResultTooDeep`.
     pub json_depth: usize,
     /// Bytes of a stored result. Default 64 KiB. A longer one is not kept, and if dependents or a callback wait for it, the
     /// job fails with `ResultTooLarge`.
@@ -58,6 +59,18 @@ impl Limits {
 
     /// `serde_json` refuses deeper documents of its own accord.
     pub const MAX_DEPTH: usize = 127;
+
+    /// The most that can be set, and what the stores take: a process sets its own limits in its options, in one place.
+    pub const MOST: Self = Self {
+        payload_bytes: Self::HARD_CAP_BYTES,
+        params_bytes: Self::HARD_CAP_BYTES,
+        tags: 1_000,
+        tag_bytes: Self::MAX_TAG_BYTES,
+        key_bytes: Self::MAX_KEY_BYTES,
+        json_depth: Self::MAX_DEPTH,
+        result_bytes: Self::HARD_CAP_BYTES,
+        log_bytes: Self::HARD_CAP_BYTES,
+    };
 
     /// What is within both.
     ///
@@ -88,9 +101,9 @@ impl Limits {
     /// All fields that are out of range, each with its value and the allowed range.
     pub fn validate(&self) -> Result<(), OptionsError> {
         let mut rules = Rules::new("limits");
-        rules.within("payload_bytes", self.payload_bytes, 1, Self::HARD_CAP_BYTES);
-        rules.within("params_bytes", self.params_bytes, 2, Self::HARD_CAP_BYTES);
-        rules.within("tags", self.tags, 0, 1_000);
+        rules.within("payload_bytes", self.payload_bytes, 1, Self::MOST.payload_bytes);
+        rules.within("params_bytes", self.params_bytes, 2, Self::MOST.params_bytes);
+        rules.within("tags", self.tags, 0, Self::MOST.tags);
         rules.within("tag_bytes", self.tag_bytes, 1, Self::MAX_TAG_BYTES);
         rules.within("key_bytes", self.key_bytes, 1, Self::MAX_KEY_BYTES);
         rules.within("json_depth", self.json_depth, 1, Self::MAX_DEPTH);

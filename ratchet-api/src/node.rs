@@ -14,14 +14,22 @@ pub struct NodeInfo {
     pub label: String,
     /// The version of the program or of Ratchet.
     pub version: String,
-    /// The targets that it can run.
-    pub targets: Vec<String>,
+    /// What it can run, as [`JobPayload::call_name`](crate::JobPayload::call_name) tells it, aliases included.
+    pub methods: Vec<String>,
+    /// The queues that it serves.
+    pub queues: Vec<String>,
 }
 
 impl NodeInfo {
     /// A node that tells no more than who it is.
     pub fn new(owner: Owner) -> Self {
-        Self { label: owner.label().to_owned(), owner, version: String::new(), targets: Vec::new() }
+        Self {
+            label: owner.label().to_owned(),
+            owner,
+            version: String::new(),
+            methods: Vec::new(),
+            queues: Vec::new(),
+        }
     }
 }
 
@@ -41,12 +49,15 @@ pub struct Beat {
     pub running: u32,
     /// Slots in all.
     pub slots: u32,
+    /// Whether it stops, and takes nothing new.
+    pub draining: bool,
 }
 
 impl Beat {
     /// A beat of an idle node.
     pub fn new(owner: Owner, lease: Duration) -> Self {
-        Self { owner, lease, gap: lease / 2, node_time: Timestamp::node_now(), running: 0, slots: 0 }
+        let (gap, node_time) = (lease / 2, Timestamp::node_now());
+        Self { owner, lease, gap, node_time, running: 0, slots: 0, draining: false }
     }
 }
 
@@ -68,6 +79,9 @@ pub struct BeatReply {
     pub holds_jobs: bool,
     /// Whether some unpaused queue has a job that is due.
     pub due_work: bool,
+    /// Whether some unpaused queue has a due job that may have killed a node; see
+    /// [`ParkedOn::Suspect`](crate::ParkedOn::Suspect).
+    pub suspects: bool,
     /// When the earliest job that is not due yet becomes due.
     pub next_due: Option<Timestamp>,
     /// When the next schedule fires.
@@ -85,6 +99,7 @@ impl BeatReply {
             cancel_requested: Vec::new(),
             holds_jobs: false,
             due_work: false,
+            suspects: false,
             next_due: None,
             next_fire: None,
         }
@@ -120,6 +135,8 @@ pub struct Node {
     pub running: u32,
     /// Slots in all.
     pub slots: u32,
+    /// Whether it stops: it takes nothing new, and waits for what runs.
+    pub draining: bool,
 }
 
 impl Node {
@@ -136,6 +153,7 @@ impl Node {
             skew_millis: 0,
             running: 0,
             slots: 0,
+            draining: false,
         }
     }
 

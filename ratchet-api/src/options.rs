@@ -5,8 +5,8 @@
 //!
 //! Some settings of other schedulers are missing on purpose. Concurrency is set per named queue, not per job
 //! type. There is no hand-over queue to size, because no more is claimed than there are free slots (and the
-//! stated headroom). Grace periods for orphans do not exist beside the lease. Dialect and migration scripts
-//! come with the store crate.
+//! stated headroom). Grace periods for orphans do not exist beside the lease. The store crates have the options
+//! of the database: its address, its migrations, its isolation level.
 
 mod breaker;
 mod error;
@@ -17,7 +17,6 @@ mod polling;
 mod recurring;
 mod retry;
 mod rules;
-mod schema;
 mod security;
 mod store;
 #[cfg(test)]
@@ -33,9 +32,8 @@ pub use polling::PollingOptions;
 pub use recurring::RecurringOptions;
 pub use retry::RetryOptions;
 pub(crate) use rules::Rules;
-pub use schema::SchemaOptions;
 pub use security::SecurityOptions;
-pub use store::{IsolationCheck, StoreOptions};
+pub use store::StoreOptions;
 pub use timeout::TimeoutOptions;
 
 use crate::limits::Limits;
@@ -67,7 +65,7 @@ pub struct RatchetOptions {
     pub execution: ExecutionOptions,
     /// Identity, heartbeat and crash recovery.
     pub node: NodeOptions,
-    /// Claim order and checks of the database's settings.
+    /// Claim order.
     pub store: StoreOptions,
     /// Purging and archiving.
     pub maintenance: MaintenanceOptions,
@@ -77,9 +75,7 @@ pub struct RatchetOptions {
     pub recurring: RecurringOptions,
     /// How long an attempt may take.
     pub timeout: TimeoutOptions,
-    /// Migrations at start.
-    pub schema: SchemaOptions,
-    /// What is refused, redacted and masked.
+    /// What is refused and redacted.
     pub security: SecurityOptions,
     /// Circuit breakers.
     pub breaker: BreakerOptions,
@@ -100,14 +96,13 @@ macro_rules! sections {
                 }
             )+
 
-            /// Checks all sections, and what one section demands of another.
+            /// Checks all sections.
             ///
             /// # Errors
             /// Every problem found, not only the first; see [`OptionsError::problems`].
             pub fn validate(&self) -> Result<(), OptionsError> {
                 let mut rules = Rules::new("");
                 $( rules.include(self.$section.validate()); )+
-                self.across_sections(&mut rules);
                 rules.verdict()
             }
         }
@@ -123,16 +118,7 @@ sections! {
     limits: Limits,
     recurring: RecurringOptions,
     timeout: TimeoutOptions,
-    schema: SchemaOptions,
     security: SecurityOptions,
     breaker: BreakerOptions,
     retry: RetryOptions,
-}
-
-impl RatchetOptions {
-    fn across_sections(&self, rules: &mut Rules) {
-        // The look rides on the beat, so it cannot come more often than the beat.
-        let (look, beat) = (self.polling.fallback_look, self.node.beat);
-        rules.ensure(look >= beat, "polling.fallback_look", look, format!("at least {beat:?} (node.beat)"));
-    }
 }

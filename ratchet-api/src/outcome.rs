@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BatchProgress, Edge, Fence, Inserted, JobId, JsonText, Sanitized, Submission, Timestamp};
+use crate::{
+    BatchProgress, Edge, Fence, Inserted, JobId, JsonText, ParkedOn, Sanitized, Submission, Timestamp,
+};
 
 /// How one attempt ended, for one fenced write.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +20,11 @@ pub struct Outcome {
     pub run: Option<Run>,
     /// How it ended.
     pub end: End,
+    /// What is known of the crash, of a job that is handed back as [`Crashed`](HandBackReason::Crashed): above all which
+    /// node died with it.
+    pub crash: Option<ErrorRecord>,
+    /// Where a job waits that is handed back and may have killed a node; see [`ParkedOn::Suspect`].
+    pub suspect: Option<ParkedOn>,
     /// What follows for other jobs, in the same transaction.
     pub effects: Vec<Effect>,
     /// The job's [`edge_count`](crate::Job::edge_count) when `effects` were decided; if it is higher by now, the store
@@ -28,7 +35,34 @@ pub struct Outcome {
 impl Outcome {
     /// An outcome of a body that never started, without effects.
     pub const fn new(id: JobId, fence: Fence, end: End) -> Self {
-        Self { id, fence, run: None, end, effects: Vec::new(), edges_seen: 0 }
+        Self { id, fence, run: None, end, crash: None, suspect: None, effects: Vec::new(), edges_seen: 0 }
+    }
+
+    /// What went wrong, if anything did.
+    pub fn error(&self) -> Option<&ErrorRecord> {
+        match &self.end {
+            End::Retry { error, .. } | End::DeadLetter { error, .. } => Some(error),
+            End::HandBack { reason: HandBackReason::Crashed, .. } => self.crash.as_ref(),
+            End::HandBack { .. } | End::Park { .. } | End::Succeeded { .. } | End::Canceled { .. } => None,
+        }
+    }
+
+    /// What the job is parked on from now on, if it waits again and is.
+    pub fn parked_on(&self) -> Option<&ParkedOn> {
+        match &self.end {
+            End::Park { on } => Some(on),
+            End::HandBack { .. } => self.suspect.as_ref(),
+            End::Retry { .. } | End::DeadLetter { .. } | End::Succeeded { .. } | End::Canceled { .. } => None,
+        }
+    }
+
+    /// Whether a node died with the job once more.
+    pub const fn is_crash(&self) -> bool {
+        matches!(
+            self.end,
+            End::HandBack { reason: HandBackReason::Crashed, .. }
+                | End::DeadLetter { reason: DeadReason::Crashed, .. }
+        )
     }
 }
 
@@ -71,11 +105,29 @@ pub enum End {
         /// Why.
         reason: HandBackReason,
     },
+    /// The job waits, with nothing consumed and its due time kept, until somebody has what it lacks.
+    Park {
+        /// What that is.
+        on: ParkedOn,
+    },
     /// The job is called off.
     Canceled {
         /// Why, for people.
         reason: Sanitized,
     },
+}
+
+impl End {
+    /// Whether the job keeps its due time, and with it its place in the queue: it goes back at once, and through no
+    /// fault or wish of its own. A job that lost its node need not wait behind all that became due meanwhile.
+    pub fn keeps_due(&self) -> bool {
+        use HandBackReason::{Crashed, Released};
+        match self {
+            Self::Park { .. } => true,
+            Self::HandBack { delay, reason: Crashed | Released } => delay.is_zero(),
+            _ => false,
+        }
+    }
 }
 
 /// An error, fit to be stored.
@@ -189,9 +241,7 @@ pub enum HandBackReason {
     Released,
     /// A circuit breaker is open.
     BreakerOpen,
-    /// Every permit of its resource is taken.
-    ResourceFull,
-    /// This node does not know its target.
+    /// This node lists its method and lacks what it takes to call it.
     UnknownTarget,
     /// The body asked to be called again later.
     Snoozed,

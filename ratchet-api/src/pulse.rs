@@ -32,8 +32,14 @@ impl Pulse {
         Self { owner, since: now, last: now, gap: Duration::ZERO, lease, reaped: false }
     }
 
+    /// All that can be told of a node whose record cannot be read: it beat last at the beginning of time, which proves
+    /// nothing, and its own death is proven as that of a node with this lease.
+    pub fn unreadable(owner: Owner, lease: Duration) -> Self {
+        Self::joined(owner, Timestamp::MIN, lease)
+    }
+
     fn is_alive(&self, now: Timestamp) -> bool {
-        !self.reaped && self.last + self.lease > now
+        !self.reaped && self.last <= now && self.last + self.lease > now
     }
 }
 
@@ -110,6 +116,12 @@ mod tests {
             ("another beat all the time", true, 12_000, vec![short(X, 0, 10_000), short("a", 0, 12_000)]),
             ("from when X fell silent", true, 12_000, vec![short(X, 0, 10_000), short("a", 10_000, 12_000)]),
             ("a millisecond less", false, 12_000, vec![short(X, 0, 9_000), short("a", 10_001, 12_000)]),
+            (
+                "a record from the future shortens nobody's gap",
+                true,
+                12_000,
+                vec![short(X, 0, 10_000), short("a", 0, 12_000), pulse("b", 0, 99_000, 0, 0)],
+            ),
             ("X alone cannot prove it", false, 12_000, vec![short(X, 0, 10_000)]),
             (
                 "after an outage nobody knows",

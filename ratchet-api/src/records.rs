@@ -1,5 +1,6 @@
 //! What a store keeps beside the jobs: batches, schedules, history, logs, nodes, locks, permits, alerts, archive.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -52,12 +53,12 @@ impl BatchProgress {
 
     /// Whether every child has ended and no more will come.
     pub const fn is_complete(&self) -> bool {
-        self.closed && self.completed + self.failed >= self.total
+        self.closed && self.completed.saturating_add(self.failed) >= self.total
     }
 
     /// Share of children that succeeded, in percent; an empty batch is done.
     pub const fn percent_done(&self) -> u64 {
-        match (self.completed * 100).checked_div(self.total) {
+        match self.completed.saturating_mul(100).checked_div(self.total) {
             Some(percent) => percent,
             None => 100,
         }
@@ -65,7 +66,7 @@ impl BatchProgress {
 
     /// Share of ended children that succeeded; 1 if none has ended.
     pub fn success_rate(&self) -> f64 {
-        match self.completed + self.failed {
+        match self.completed.saturating_add(self.failed) {
             0 => 1.0,
             ended => self.completed as f64 / ended as f64,
         }
@@ -205,6 +206,12 @@ impl ExecutionResult {
             Self::Snoozed => "SNOOZED",
             Self::Crashed => "CRASHED",
         }
+    }
+}
+
+impl fmt::Display for ExecutionResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 
@@ -456,6 +463,7 @@ mod tests {
         let names = ["SUCCEEDED", "FAILED", "CANCELED", "SNOOZED", "CRASHED"];
         assert_eq!(ExecutionResult::ALL.map(ExecutionResult::as_str), names);
         assert_eq!(names.map(str::parse), ExecutionResult::ALL.map(Ok));
+        assert_eq!(ExecutionResult::Failed.to_string(), "FAILED");
         assert!("failed".parse::<ExecutionResult>().is_err());
         let names = ["TRACE", "DEBUG", "INFO", "WARN", "ERROR"];
         assert_eq!(LogLevel::ALL.map(LogLevel::as_str), names);

@@ -135,7 +135,7 @@ pub struct InvalidJson {
 }
 
 /// A name or key that no store would keep faithfully.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {problem}")]
 pub struct InvalidName {
     /// What kind of name it is.
@@ -143,6 +143,8 @@ pub struct InvalidName {
     /// What is wrong with it.
     pub problem: NameProblem,
 }
+
+crate::debug_as_display!(InvalidName);
 
 /// What is wrong with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

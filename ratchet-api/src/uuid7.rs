@@ -144,7 +144,7 @@ impl<C: WallClock> UuidV7Generator<C> {
                 self.anchored_tick(last)
             } else if last & COUNTER_MASK < COUNTER_MASK {
                 last + 1
-            } else if self.wait_past(now) {
+            } else if self.wait_out(now) {
                 continue;
             } else {
                 self.anchored_tick(last)
@@ -159,13 +159,12 @@ impl<C: WallClock> UuidV7Generator<C> {
         }
     }
 
-    /// Spins until the wall clock shows more than `full`; `false` if it went back or did not move in time.
-    fn wait_past(&self, full: u64) -> bool {
+    /// Spins until the wall clock no longer shows `full`; `false` if it does not move in time.
+    fn wait_out(&self, full: u64) -> bool {
         let deadline = self.clock.monotonic() + SPIN_LIMIT;
         for _ in 0..SPIN_READS {
-            let now = self.clock.unix_millis();
-            if now != full {
-                return now > full;
+            if self.clock.unix_millis() != full {
+                return true;
             }
             if self.clock.monotonic() >= deadline {
                 return false;

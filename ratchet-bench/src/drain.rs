@@ -4,23 +4,23 @@
 //! for a while as if for another service; no more than the slots run at once on either side.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use clap::Args;
 use futures::future::join_all;
 use ratchet_api::StoreClock;
-use ratchet_api::store::JobStore;
-use ratchet_core::defaults::PackagePrefixClassPolicy;
-use ratchet_core::{InvalidName, JobFailure, Method, Ratchet, Scheduler};
 use serde::Serialize;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 
-use crate::job::{Invoice, METHOD, TARGET};
+use crate::bodies::Bodies;
+use crate::job::TARGET;
 use crate::lane::{Lane, Lanes, StoreLane, fill, together};
-use crate::report::{About, Report, cell, print_table};
-use crate::stats::{median, per_second};
+use crate::nodes::{Node, drain_with};
+use crate::report::{About, Report, print_table};
+use crate::rounds::{Round, Speeds};
+use crate::stats::median;
 use crate::store::{Bench, Place};
 use crate::usage::{Usage, forget_peak, peak_mib};
 
@@ -52,30 +52,6 @@ struct Sizes {
 
 const FULL: Sizes = Sizes { bodies: [(0, 120_000), (1, 60_000), (10, 15_000)], rounds: 5 };
 const QUICK: Sizes = Sizes { bodies: [(0, 2_000), (1, 2_000), (10, 1_000)], rounds: 1 };
-
-/// What one round took.
-#[derive(Debug, Clone, Copy)]
-struct Round {
-    jobs: usize,
-    took: Duration,
-    /// The time of all bodies together.
-    busy: Duration,
-    used: Usage,
-    peak_mib: Option<f64>,
-}
-
-/// Medians of the rounds of one side.
-#[derive(Debug, Serialize)]
-struct Speeds {
-    jobs_per_second: f64,
-    /// Share of the slots' time that bodies took.
-    busy: f64,
-    worker_cpu_us: Option<f64>,
-    server_cpu_us: Option<f64>,
-    jobs_per_commit: Option<f64>,
-    log_bytes: Option<f64>,
-    peak_mib: Option<f64>,
-}
 
 #[derive(Debug, Serialize)]
 struct Figure {
@@ -130,7 +106,9 @@ impl Work<'_> {
         // The first round warms up: plans, caches, pages.
         for at in 0..=rounds {
             fill(filling.as_mut(), self.jobs, BATCH).await?;
-            let through = self.through_the_engine(&store).await?;
+            let bodies = Arc::new(Bodies::new(self.body, self.jobs));
+            let node = Node::new(&store, TARGET, self.slots, &bodies)?;
+            let through = drain_with(self.bench, vec![node], &[bodies]).await?;
             let hand = match &mut by_hand {
                 Some(lanes) => Some(self.by_hand(lanes).await?),
                 None => None,
@@ -141,26 +119,6 @@ impl Work<'_> {
             }
         }
         Ok((engine, probe))
-    }
-
-    /// From the start of a node to its end, with a backlog in between.
-    async fn through_the_engine(&self, store: &Arc<dyn JobStore>) -> Result<Round> {
-        forget_peak();
-        let bodies = Arc::new(Bodies::new(self.body, self.jobs));
-        let before = Usage::so_far(self.bench).await?;
-        let begun = Instant::now();
-        let node = start(Arc::clone(store), self.slots, Arc::clone(&bodies)).await?;
-        bodies.ended().await;
-        // Every outcome is recorded when this returns.
-        node.stop().await;
-        let took = begun.elapsed();
-        let used = Usage::so_far(self.bench).await?.since(before);
-        ensure!(bodies.count() == self.jobs, "{} bodies ran for {} jobs", bodies.count(), self.jobs);
-        for (queue, health) in store.queue_health().await? {
-            let left = health.ready + health.scheduled + health.running + health.failed;
-            ensure!(left == 0, "{left} jobs of queue {queue} have not succeeded");
-        }
-        Ok(Round { jobs: self.jobs, took, busy: bodies.busy(), used, peak_mib: peak_mib() })
     }
 
     async fn by_hand(&self, lanes: &mut Lanes) -> Result<Round> {
@@ -181,64 +139,6 @@ impl Work<'_> {
         ensure!(bodies.count() == jobs, "{} bodies ran for {jobs} jobs", bodies.count());
         Ok(Round { jobs, took, busy: bodies.busy(), used, peak_mib: peak_mib() })
     }
-}
-
-/// What the jobs do.
-struct Bodies {
-    lasts: Duration,
-    wanted: usize,
-    count: AtomicUsize,
-    busy_micros: AtomicU64,
-    all: Notify,
-}
-
-impl Bodies {
-    fn new(lasts: Duration, wanted: usize) -> Self {
-        let (count, busy_micros) = (AtomicUsize::new(0), AtomicU64::new(0));
-        Self { lasts, wanted, count, busy_micros, all: Notify::new() }
-    }
-
-    async fn run(&self) {
-        if !self.lasts.is_zero() {
-            let begun = Instant::now();
-            tokio::time::sleep(self.lasts).await;
-            self.busy_micros.fetch_add(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
-        }
-        if self.count.fetch_add(1, Ordering::Relaxed) + 1 == self.wanted {
-            self.all.notify_one();
-        }
-    }
-
-    async fn ended(&self) {
-        self.all.notified().await;
-    }
-
-    fn count(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
-    }
-
-    fn busy(&self) -> Duration {
-        Duration::from_micros(self.busy_micros.load(Ordering::Relaxed))
-    }
-}
-
-/// A node with every default but its slots.
-async fn start(store: Arc<dyn JobStore>, slots: u32, bodies: Arc<Bodies>) -> Result<Scheduler> {
-    let node = Ratchet::builder_shared(store)
-        .method(method(bodies)?)
-        .class_policy(PackagePrefixClassPolicy::allow(["billing."]))
-        .configure(|options| options.execution.queue("default").slots = slots);
-    Ok(node.start().await?)
-}
-
-fn method(bodies: Arc<Bodies>) -> Result<Method, InvalidName> {
-    Method::function(TARGET, METHOD, move |_, (_,): (Invoice,)| {
-        let bodies = Arc::clone(&bodies);
-        async move {
-            bodies.run().await;
-            Ok::<(), JobFailure>(())
-        }
-    })
 }
 
 /// Gets jobs done by hand until none is left for any lane.
@@ -266,45 +166,6 @@ async fn drain(
         lane.commit().await?;
     }
     Ok((lane, ()))
-}
-
-impl Speeds {
-    fn of(rounds: &[Round], slots: u32) -> Self {
-        let each = |part: &dyn Fn(&Round) -> f64| median(rounds.iter().map(part));
-        let some = |part: &dyn Fn(&Round) -> Option<f64>| {
-            rounds.iter().map(part).collect::<Option<Vec<f64>>>().map(median)
-        };
-        let micros =
-            |round: &Round, time: Option<Duration>| Some(time?.as_secs_f64() * 1e6 / round.jobs as f64);
-        Self {
-            jobs_per_second: each(&Round::speed),
-            busy: each(&|round| round.busy.div_duration_f64(round.took * slots)),
-            worker_cpu_us: some(&|round| micros(round, round.used.client_cpu)),
-            server_cpu_us: some(&|round| micros(round, round.used.server_cpu)),
-            jobs_per_commit: some(&|round| Some(round.jobs as f64 / round.used.commits? as f64)),
-            log_bytes: some(&|round| Some(round.used.log_bytes? as f64 / round.jobs as f64)),
-            peak_mib: some(&|round| round.peak_mib),
-        }
-    }
-
-    fn cells(&self) -> [String; 7] {
-        let whole = |number: Option<f64>| cell(number, 0);
-        [
-            format!("{:.0}", self.jobs_per_second),
-            format!("{:.0} %", 100.0 * self.busy),
-            cell(self.worker_cpu_us, 1),
-            cell(self.server_cpu_us, 1),
-            whole(self.jobs_per_commit),
-            whole(self.log_bytes),
-            whole(self.peak_mib),
-        ]
-    }
-}
-
-impl Round {
-    fn speed(&self) -> f64 {
-        per_second(self.jobs, self.took)
-    }
 }
 
 impl Figure {

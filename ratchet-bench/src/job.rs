@@ -2,7 +2,9 @@
 
 use anyhow::Result;
 use ratchet_api::JobPayload;
+use ratchet_api::spi::JobInvocationResolver as _;
 use ratchet_core::Call;
+use ratchet_core::defaults::JsonInvocationResolver;
 use serde::{Deserialize, Serialize};
 
 pub(crate) const TARGET: &str = "billing.Invoices";
@@ -37,5 +39,11 @@ pub(crate) fn call(invoice: &Invoice) -> Call<()> {
 
 /// What is stored of it.
 pub(crate) fn payload() -> Result<JobPayload> {
-    Ok(call(&Invoice::sample()).payload()?)
+    payload_for(TARGET)
+}
+
+/// What is stored of the same call of another target.
+pub(crate) fn payload_for(target: &'static str) -> Result<JobPayload> {
+    let call = Call::<()>::new(target, METHOD).arg(&Invoice::sample());
+    Ok(JsonInvocationResolver.to_payload(&call.invocation()?)?)
 }

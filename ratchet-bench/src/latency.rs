@@ -4,15 +4,24 @@
 //! submits, the other has the slots. From the call of `submit` to the first line of the body, one job at a time, with wakeups
 //! and without; and beside it the same by hand: insert, `NOTIFY`, hear, claim. Then the statements that an idle node sends
 //! are counted on their way to the server.
+//!
+//! With `--other-process` jobs come from a real second process, at a rate:
+//!
+//! - `peer`: that process;
+//! - `rate`: this side of it.
+
+pub(crate) mod peer;
+mod rate;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use async_trait::async_trait;
-use ratchet_api::StoreClock;
+use clap::Args;
 use ratchet_api::store::JobStore;
-use ratchet_core::defaults::{NoOpClusterCoordinator, PackagePrefixClassPolicy};
+use ratchet_api::{JobId, StoreClock};
+use ratchet_core::defaults::NoOpClusterCoordinator;
 use ratchet_core::{InvalidName, JobFailure, Method, Ratchet, Scheduler};
 use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -24,32 +33,66 @@ use crate::store::{Bench, Place};
 
 /// The longest that a wakeup may take at low load.
 const LONGEST_MS: f64 = 50.0;
-/// The most statements of an idle node in a second: with wakeups, and without.
+/// The longest that a cancel may take to reach a body on another node.
+const LONGEST_CANCEL_MS: f64 = 100.0;
+/// The most statements of an idle node in a second where a beat is one: with wakeups, and without.
 const MOST_STATEMENTS: [(bool, f64); 2] = [(true, 0.3), (false, 0.2)];
 /// The queue of the node that only submits.
 const ELSEWHERE: &str = "elsewhere";
 /// Between two jobs: both nodes have come to rest.
 const PAUSE: Duration = Duration::from_millis(150);
 
-/// A wakeup by hand.
+/// A wakeup by hand: the side that submits.
 #[async_trait]
-pub(crate) trait WakeProbe: Send {
-    /// From an insert on one connection to a claim on another.
-    async fn wake(&mut self) -> Result<Duration>;
+pub(crate) trait WakeSender: Send {
+    /// Stores a job.
+    async fn insert(&mut self) -> Result<JobId>;
+
+    /// Tells the other side.
+    async fn notify(&mut self) -> Result<()>;
+}
+
+/// The side that runs.
+#[async_trait]
+pub(crate) trait WakeReceiver: Send {
+    /// Waits for a notice, and claims.
+    async fn claimed(&mut self) -> Result<Vec<JobId>>;
+}
+
+/// How jobs come.
+#[derive(Debug, Args)]
+pub(crate) struct Load {
+    /// Submit from a second process instead of from an idle node, and cancel from there
+    #[arg(long)]
+    other_process: bool,
+    /// So many submissions a second from the other process
+    #[arg(long, requires = "other_process", default_value_t = 50.0, value_name = "PER SECOND")]
+    rate: f64,
 }
 
 struct Sizes {
     woken: usize,
     polled: usize,
+    rate: rate::Sizes,
     /// How long an idle node is left alone before, and while, its statements are counted.
     settle: Duration,
     idle: Duration,
 }
 
-const FULL: Sizes =
-    Sizes { woken: 300, polled: 20, settle: Duration::from_secs(90), idle: Duration::from_secs(120) };
-const QUICK: Sizes =
-    Sizes { woken: 30, polled: 2, settle: Duration::from_secs(3), idle: Duration::from_secs(12) };
+const FULL: Sizes = Sizes {
+    woken: 300,
+    polled: 20,
+    rate: rate::Sizes { rounds: 6, jobs: 250, cancels: 200 },
+    settle: Duration::from_secs(90),
+    idle: Duration::from_secs(120),
+};
+const QUICK: Sizes = Sizes {
+    woken: 30,
+    polled: 2,
+    rate: rate::Sizes { rounds: 2, jobs: 50, cancels: 20 },
+    settle: Duration::from_secs(3),
+    idle: Duration::from_secs(12),
+};
 
 #[derive(Debug, Serialize)]
 struct Figure {
@@ -74,22 +117,14 @@ struct Idle {
     statements_per_second: f64,
 }
 
-pub(crate) async fn run(bench: &dyn Bench, quick: bool) -> Result<Report> {
+pub(crate) async fn run(bench: &dyn Bench, quick: bool, load: &Load) -> Result<Report> {
     let sizes = if quick { QUICK } else { FULL };
     let place = bench.place().await?;
     let mut report = Report::new("latency", bench.name());
-    let mut figures = Vec::new();
-    eprint!("\rwith wakeups …   ");
-    let woken = Figure::of("wakeups", &between_nodes(place.as_ref(), true, sizes.woken).await?);
-    let text = format!("p99 with wakeups {:.1} ms (at most {LONGEST_MS})", woken.p99_ms);
-    report.check(About::Speed, woken.p99_ms <= LONGEST_MS, text);
-    figures.push(woken);
-    if let Some(mut probe) = place.wake_probe().await? {
-        eprint!("\rby hand …        ");
-        figures.push(Figure::of("probe", &by_hand(probe.as_mut(), sizes.woken).await?));
-    }
-    eprint!("\rby polling …     ");
-    figures.push(Figure::of("polling", &between_nodes(place.as_ref(), false, sizes.polled).await?));
+    let figures = match load.other_process {
+        true => from_another_process(bench, place.as_ref(), load.rate, &sizes, &mut report).await?,
+        false => from_another_node(place.as_ref(), &sizes, &mut report).await?,
+    };
     eprint!("\rbeing idle …     ");
     let idle = being_idle(place.as_ref(), &sizes).await?;
     eprintln!();
@@ -98,6 +133,7 @@ pub(crate) async fn run(bench: &dyn Bench, quick: bool) -> Result<Report> {
     }
     for (idle, (_, most)) in idle.iter().zip(MOST_STATEMENTS) {
         report.figure(idle)?;
+        let most = most * bench.statements_of_a_beat();
         let with = if idle.wakeups { "with" } else { "without" };
         let rate = idle.statements_per_second;
         let text = format!("idle node {with} wakeups: {rate:.2} statements per second (at most {most})");
@@ -106,6 +142,41 @@ pub(crate) async fn run(bench: &dyn Bench, quick: bool) -> Result<Report> {
     print(&figures);
     place.close().await?;
     Ok(report)
+}
+
+async fn from_another_process(
+    bench: &dyn Bench,
+    place: &dyn Place,
+    rate: f64,
+    sizes: &Sizes,
+    report: &mut Report,
+) -> Result<Vec<Figure>> {
+    eprint!("\rat {rate} a second …");
+    let rate::Figures { engine, probe, cancel } = rate::run(bench, place, rate, &sizes.rate).await?;
+    let (share, most) = (engine.p50_ms / probe.p50_ms, bench.most_of_wake_probe());
+    let text = format!("p50 {:.2} ms, {share:.2} of the probe (at most {most})", engine.p50_ms);
+    report.check(About::Speed, share <= most, text);
+    let text = format!("p99 of a remote cancel {:.1} ms (at most {LONGEST_CANCEL_MS})", cancel.p99_ms);
+    report.check(About::Speed, cancel.p99_ms <= LONGEST_CANCEL_MS, text);
+    Ok(vec![engine, probe, cancel])
+}
+
+async fn from_another_node(place: &dyn Place, sizes: &Sizes, report: &mut Report) -> Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    eprint!("\rwith wakeups …   ");
+    let woken = Figure::of("wakeups", &between_nodes(place, true, sizes.woken).await?);
+    let text = format!("p99 with wakeups {:.1} ms (at most {LONGEST_MS})", woken.p99_ms);
+    report.check(About::Speed, woken.p99_ms <= LONGEST_MS, text);
+    figures.push(woken);
+    if let Some(mut receiver) = place.wake_receiver().await?
+        && let Some(mut sender) = place.wake_sender().await?
+    {
+        eprint!("\rby hand …        ");
+        figures.push(Figure::of("probe", &by_hand(sender.as_mut(), receiver.as_mut(), sizes.woken).await?));
+    }
+    eprint!("\rby polling …     ");
+    figures.push(Figure::of("polling", &between_nodes(place, false, sizes.polled).await?));
+    Ok(figures)
 }
 
 /// Times of single jobs from one node to the other.
@@ -128,11 +199,20 @@ async fn between_nodes(place: &dyn Place, wakeups: bool, jobs: usize) -> Result<
     Ok(took.split_off(1))
 }
 
-async fn by_hand(probe: &mut dyn WakeProbe, jobs: usize) -> Result<Vec<Duration>> {
+async fn by_hand(
+    sender: &mut dyn WakeSender,
+    receiver: &mut dyn WakeReceiver,
+    jobs: usize,
+) -> Result<Vec<Duration>> {
     let mut took = Vec::with_capacity(jobs);
     for _ in 0..=jobs {
         tokio::time::sleep(PAUSE).await;
-        took.push(probe.wake().await?);
+        let begun = Instant::now();
+        sender.insert().await?;
+        sender.notify().await?;
+        let claimed = receiver.claimed().await?;
+        ensure!(claimed.len() == 1, "{} jobs were claimed", claimed.len());
+        took.push(begun.elapsed());
     }
     Ok(took.split_off(1))
 }
@@ -166,7 +246,7 @@ async fn start(
 ) -> Result<Scheduler> {
     let mut node = Ratchet::builder_shared(store)
         .method(method(begun.clone())?)
-        .class_policy(PackagePrefixClassPolicy::allow(["billing."]))
+        .allow(["billing."])
         .configure(|options| {
             options.polling.deep_idle_after = Duration::from_secs(20);
             options.execution.queues.clear();

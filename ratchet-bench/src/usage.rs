@@ -44,6 +44,11 @@ fn own_cpu() -> Option<Duration> {
     ProcessTimes::read("self").map(|times| times.own)
 }
 
+/// The processor time of a server that is one process.
+pub(crate) fn process_cpu(process: u32) -> Option<Duration> {
+    ProcessTimes::read(&process.to_string()).map(|times| times.own)
+}
+
 /// Lets the peak of this process's memory begin anew.
 pub(crate) fn forget_peak() {
     // Where it cannot be had, the peak is that of the whole run.

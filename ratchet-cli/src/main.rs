@@ -44,7 +44,7 @@ enum Command {
     Migrate(commands::migrate::Arguments),
     /// Shows the store, its clock, queues, nodes and dead letters on one screen.
     Status(commands::status::Arguments),
-    /// Shows every node: whether it lives, what it runs, which targets it knows, how its clock is.
+    /// Shows every node: whether it lives, what it runs, which queues it serves, which methods it knows, how its clock is.
     Nodes(commands::nodes::Arguments),
     /// Lists jobs, shows one, and steers them.
     Jobs(Box<commands::jobs::Arguments>),
@@ -54,6 +54,8 @@ enum Command {
     Dlq(commands::dlq::Arguments),
     /// Shows how the queues are doing; pauses and resumes them.
     Queues(commands::queues::Arguments),
+    /// Shows how many jobs may use what at once, and who does; sets limits.
+    Resources(commands::resources::Arguments),
     /// Archives and deletes what is old, now instead of at its time.
     Maintenance(commands::maintenance::Arguments),
     /// Runs the jobs of the small shop of `ratchet demo` on your store, until Ctrl-C. Start it in several terminals, and
@@ -77,6 +79,7 @@ async fn main() -> ExitCode {
         Command::Explain(arguments) => commands::explain::run(arguments, &place, output).await,
         Command::Dlq(arguments) => commands::dlq::run(arguments, &place, output).await,
         Command::Queues(arguments) => commands::queues::run(arguments, &place, output).await,
+        Command::Resources(arguments) => commands::resources::run(arguments, &place, output).await,
         Command::Maintenance(arguments) => commands::maintenance::run(arguments, &place, output).await,
         Command::Worker(arguments) => commands::worker::run(arguments, &place).await,
     };

@@ -5,7 +5,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use ratchet_api::{Backoff, InvalidName, JobPayload, JobPriority, JsonText};
+use ratchet_api::options::RetryOptions;
+use ratchet_api::spi::Invocation;
+use ratchet_api::{Backoff, InvalidName, JobPriority, JobSpec, JsonText, QueueName, ResourceName, Tag};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -17,7 +19,7 @@ use serde_json::value::RawValue;
 /// use ratchet_core::Call;
 ///
 /// let call: Call<u64> = Call::new("billing.Payments", "charge").arg(&42).arg(&"EUR");
-/// assert_eq!(call.payload()?.text().as_str(), r#"{"target":"billing.Payments","method":"charge","args":[42,"EUR"]}"#);
+/// assert_eq!(call.invocation()?.args.as_str(), r#"[42,"EUR"]"#);
 /// # Ok::<_, ratchet_core::CallError>(())
 /// ```
 ///
@@ -34,12 +36,9 @@ pub struct Call<R> {
 type BadArgument = (usize, String);
 
 /// A call that cannot be stored.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The target or the method has a name that no store takes.
-    #[error(transparent)]
-    Name(#[from] InvalidName),
     /// An argument has no JSON form.
     #[error("argument {place} of `{target}.{method}` has no JSON form: {problem}")]
     Argument {
@@ -53,6 +52,8 @@ pub enum CallError {
         problem: String,
     },
 }
+
+ratchet_api::debug_as_display!(CallError);
 
 /// What holds for every job of a method unless it is told otherwise.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -72,6 +73,26 @@ pub struct JobDefaults {
     pub resource: Option<Cow<'static, str>>,
     /// Words to find jobs by.
     pub tags: Vec<Cow<'static, str>>,
+}
+
+impl JobDefaults {
+    /// Puts them into a job, which keeps what they leave open; of retries, what the options say holds then.
+    pub(crate) fn apply(&self, retry: &RetryOptions, spec: &mut JobSpec) -> Result<(), InvalidName> {
+        spec.max_retries = self.max_retries.unwrap_or(retry.max_retries);
+        spec.backoff = self.backoff.unwrap_or(retry.backoff);
+        spec.timeout = self.timeout.or(spec.timeout);
+        spec.priority = self.priority.unwrap_or(spec.priority);
+        if let Some(queue) = &self.queue {
+            spec.queue = QueueName::new(queue.as_ref())?;
+        }
+        if let Some(resource) = &self.resource {
+            spec.resource = Some(ResourceName::new(resource.as_ref())?);
+        }
+        for tag in &self.tags {
+            spec.tags.push(Tag::new(tag.as_ref())?);
+        }
+        Ok(())
+    }
 }
 
 impl<R> Call<R> {
@@ -109,14 +130,16 @@ impl<R> Call<R> {
         &self.defaults
     }
 
-    /// What is stored.
+    /// Target, method and arguments, of which the [`JobInvocationResolver`] makes what is stored.
     ///
     /// # Errors
-    /// A name that no store takes, or an argument without a JSON form.
-    pub fn payload(&self) -> Result<JobPayload, CallError> {
+    /// An argument without a JSON form.
+    ///
+    /// [`JobInvocationResolver`]: ratchet_api::spi::JobInvocationResolver
+    pub fn invocation(&self) -> Result<Invocation, CallError> {
         let args = self.args.as_ref().map_err(|problem| self.argument(problem))?;
         let args = JsonText::of(args).map_err(|error| self.argument(&(0, error.to_string())))?;
-        Ok(JobPayload::new(&self.target, &self.method, &args)?)
+        Ok(Invocation { target: self.target.to_string(), method: self.method.to_string(), args })
     }
 
     fn argument(&self, (place, problem): &BadArgument) -> CallError {
@@ -156,23 +179,16 @@ mod tests {
     #[test]
     fn arguments_are_kept_in_order_as_a_json_array() {
         let call: Call<()> = Call::new("a.B", "c").arg(&1).arg("x\"y").arg(&Option::<u8>::None);
-        assert_eq!(
-            call.payload().unwrap().text().as_str(),
-            r#"{"target":"a.B","method":"c","args":[1,"x\"y",null]}"#
-        );
+        let Invocation { target, method, args } = call.invocation().unwrap();
+        assert_eq!((target.as_str(), method.as_str(), args.as_str()), ("a.B", "c", r#"[1,"x\"y",null]"#));
         let none: Call<()> = Call::new("a.B", "c");
-        assert_eq!(none.payload().unwrap().text().as_str(), r#"{"target":"a.B","method":"c","args":[]}"#);
+        assert_eq!(none.invocation().unwrap().args.as_str(), "[]");
     }
 
     #[test]
     fn an_argument_without_a_json_form_is_named() {
         let call: Call<()> = Call::new("a.B", "c").arg(&1).arg(&HashMap::from([((1, 2), 3)])).arg(&4);
-        let error = call.payload().unwrap_err().to_string();
+        let error = call.invocation().unwrap_err().to_string();
         assert!(error.starts_with("argument 2 of `a.B.c` has no JSON form"), "{error}");
-    }
-
-    #[test]
-    fn a_name_that_no_store_takes_is_refused() {
-        assert!(matches!(Call::<()>::new("", "c").payload(), Err(CallError::Name(_))));
     }
 }

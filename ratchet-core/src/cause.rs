@@ -62,7 +62,8 @@ impl fmt::Debug for JobCause {
 /// What became of a job, before it is known how much of it fits.
 #[derive(Clone, Copy)]
 pub(crate) struct Ended<'a> {
-    pub(crate) job: &'a Job,
+    pub(crate) job: JobId,
+    pub(crate) params: Option<&'a JsonText>,
     pub(crate) status: JobStatus,
     pub(crate) error: Option<&'a str>,
     pub(crate) result: Option<&'a JsonText>,
@@ -87,7 +88,7 @@ impl Ended<'_> {
         if let Some(text) = fitting(&cause) {
             return Some(text);
         }
-        if let Some(params) = &self.job.spec.params {
+        if let Some(params) = self.params {
             cause.params.clear();
             cause.cut.insert(CausePart::Params, params.as_str().len());
         }
@@ -105,9 +106,9 @@ impl Ended<'_> {
 
     fn whole(self) -> JobCause {
         let mut cause = JobCause {
-            job_id: self.job.spec.id,
+            job_id: self.job,
             status: self.status,
-            params: params_of(self.job),
+            params: params_of(self.params),
             error: self.error.map(str::to_owned),
             result: None,
             cut: BTreeMap::new(),
@@ -144,7 +145,7 @@ impl JobCause {
 
     fn put_back(&mut self, part: CausePart, job: &Job, result: Option<&JsonText>) -> bool {
         match part {
-            CausePart::Params => self.params = params_of(job),
+            CausePart::Params => self.params = params_of(job.spec.params.as_ref()),
             CausePart::Error => self.error.clone_from(&job.last_error),
             CausePart::Result => self.result = result.and_then(|result| result.decode().ok()),
         }
@@ -153,8 +154,8 @@ impl JobCause {
 }
 
 /// The params of a job by name.
-pub(crate) fn params_of(job: &Job) -> BTreeMap<String, Value> {
-    job.spec.params.as_ref().and_then(|params| params.decode().ok()).unwrap_or_default()
+pub(crate) fn params_of(params: Option<&JsonText>) -> BTreeMap<String, Value> {
+    params.and_then(|params| params.decode().ok()).unwrap_or_default()
 }
 
 /// The beginning of a text that takes so many bytes as JSON, and a mark.
@@ -184,6 +185,15 @@ mod tests {
         Job::pending(new, 0, Timestamp::MIN)
     }
 
+    fn ended(job: &Job) -> Ended<'_> {
+        let params = job.spec.params.as_ref();
+        Ended { job: job.spec.id, params, status: JobStatus::Succeeded, error: None, result: None }
+    }
+
+    fn succeeded<'a>(job: &'a Job, result: &'a JsonText) -> Ended<'a> {
+        Ended { result: Some(result), ..ended(job) }
+    }
+
     fn json(bytes: usize) -> String {
         format!("\"{}\"", "x".repeat(bytes - 2))
     }
@@ -197,7 +207,7 @@ mod tests {
         let limits = Limits::default();
         for (kib, whole) in [(1, true), (15, true), (20, false), (63, false)] {
             let (job, result) = (job(None), JsonText::from_stored(json(kib * 1024)));
-            let ended = Ended { job: &job, status: JobStatus::Succeeded, error: None, result: Some(&result) };
+            let ended = succeeded(&job, &result);
             let text = ended.params(&limits).unwrap();
             assert!(text.as_str().len() <= limits.params_bytes, "{kib}");
             let cause = read(&text);
@@ -213,7 +223,7 @@ mod tests {
         let nested = |depth: usize| JsonText::from_stored("[".repeat(depth) + &"]".repeat(depth));
         for (depth, whole) in [(62, true), (64, false), (127, false), (30_000, false)] {
             let (job, result) = (job(None), nested(depth));
-            let ended = Ended { job: &job, status: JobStatus::Succeeded, error: None, result: Some(&result) };
+            let ended = succeeded(&job, &result);
             let cause = read(&ended.params(&Limits::default()).unwrap());
             assert_eq!(cause.cut.is_empty(), whole, "{depth}");
         }
@@ -223,7 +233,7 @@ mod tests {
     fn params_go_before_the_error_and_the_error_is_shortened() {
         let params = format!("{{\"p\":{}}}", json(15 * 1024));
         let (job, error) = (job(Some(params.clone())), "\"\u{e9}\n".repeat(1_000));
-        let ended = Ended { job: &job, status: JobStatus::Failed, error: Some(&error), result: None };
+        let ended = Ended { status: JobStatus::Failed, error: Some(&error), result: None, ..ended(&job) };
         let cause = read(&ended.params(&Limits::default()).unwrap());
         assert_eq!(cause.cut, BTreeMap::from([(CausePart::Params, params.len())]));
         assert_eq!((cause.params, cause.error), (BTreeMap::new(), Some(error.clone())));
@@ -241,7 +251,7 @@ mod tests {
     fn what_was_cut_is_put_back_from_the_job_as_it_ended() {
         let result = JsonText::from_stored(json(20 * 1024));
         let mut job = job(Some(format!("{{\"p\":{}}}", json(16 * 1024 - 100))));
-        let ended = Ended { job: &job, status: JobStatus::Succeeded, error: None, result: Some(&result) };
+        let ended = succeeded(&job, &result);
         let (whole, cut) = (ended.whole(), read(&ended.params(&Limits::default()).unwrap()));
         assert_eq!(cut.cut.len(), 2);
         let completed = |job: &Job| {

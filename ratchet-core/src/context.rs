@@ -7,7 +7,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ratchet_api::store::ProgressReport;
-use ratchet_api::{Fence, Job, JobId, JobType, LogLevel, NewLogLine, Owner, Sanitized, Submission};
+use ratchet_api::{
+    Fence, IdempotencyKey, Job, JobId, JobPayload, JobType, LogLevel, NewLogLine, Owner, Sanitized,
+    Submission,
+};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -15,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
 
 use crate::cause::{JobCause, params_of};
+use crate::drain::Draining;
 use crate::journal::Journal;
 use crate::log::AttemptLog;
 use crate::panics::PanicReport;
@@ -35,6 +39,7 @@ struct Inner {
     attempt: u32,
     deadline: Option<Instant>,
     cancelled: CancellationToken,
+    draining: Draining,
     /// Whether the body knows that it should stop.
     noticed: AtomicBool,
     journal: Journal,
@@ -55,6 +60,7 @@ pub(crate) struct Opening {
     pub(crate) attempt: u32,
     pub(crate) timeout: Option<Duration>,
     pub(crate) cancelled: CancellationToken,
+    pub(crate) draining: Draining,
     pub(crate) journal: Journal,
     pub(crate) client: Client,
     /// The most bytes that are kept of its log.
@@ -64,7 +70,8 @@ pub(crate) struct Opening {
 impl JobContext {
     /// Opens a context in the present span, which it takes along.
     pub(crate) fn open(opening: Opening) -> Self {
-        let Opening { job, node, attempt, timeout, cancelled, journal, client, log_bytes } = opening;
+        let Opening { job, node, attempt, timeout, cancelled, draining, journal, client, log_bytes } =
+            opening;
         let trace = TraceContext::continued(job.spec.trace_context.as_deref());
         Self(Arc::new(Inner {
             fence: job.fence,
@@ -74,6 +81,7 @@ impl JobContext {
             attempt,
             deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             cancelled,
+            draining,
             noticed: AtomicBool::new(false),
             journal,
             client,
@@ -153,7 +161,7 @@ impl JobContext {
     pub fn params(&self) -> &BTreeMap<String, Value> {
         self.0.params.get_or_init(|| match self.cause() {
             Some(cause) => cause.params.clone(),
-            None => params_of(&self.0.job),
+            None => params_of(self.0.job.spec.params.as_ref()),
         })
     }
 
@@ -193,6 +201,33 @@ impl JobContext {
         let cancelled = self.0.cancelled.is_cancelled();
         self.0.noticed.fetch_or(cancelled, Ordering::Relaxed);
         cancelled
+    }
+
+    /// Completes as soon as the node begins to stop: nothing new starts, and this body may go on until shortly before the
+    /// end of `drain_timeout`, when [`cancelled`](Self::cancelled) completes. For bodies that are long and can be
+    /// interrupted: store how far you are, and [snooze](crate::JobFailure::snooze). What the body returns counts as ever.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use ratchet_core::{JobContext, JobFailure};
+    ///
+    /// # async fn next_part() -> Result<bool, std::io::Error> { Ok(false) }
+    /// async fn import(ctx: &JobContext) -> Result<(), JobFailure> {
+    ///     while next_part().await? {
+    ///         if ctx.is_draining() {
+    ///             return Err(JobFailure::snooze(Duration::ZERO)); // another node goes on
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub async fn draining(&self) {
+        self.0.draining.clone().begun().await;
+    }
+
+    /// Whether the node has begun to stop. See [`draining`](Self::draining).
+    pub fn is_draining(&self) -> bool {
+        self.0.draining.has_begun()
     }
 
     /// Whether the body knows that it should stop.
@@ -256,8 +291,9 @@ impl JobContext {
         self.log(LogLevel::Error, message);
     }
 
-    /// Describes a job that is stored together with the outcome of this one, if it succeeds: both, or none. A key that
-    /// is taken by then is no failure; that job is not stored.
+    /// Describes a job that is stored together with the outcome of this one, if it succeeds: both, or none. The id that
+    /// [`submit`](Enqueue::submit) hands out exists after that commit, not before. A key that is taken by then is no
+    /// failure; that job is not stored.
     pub fn enqueue<R>(&self, call: impl Into<Call<R>>) -> Enqueue<R> {
         self.0.client.enqueue(call).within(self.clone())
     }
@@ -269,12 +305,20 @@ impl JobContext {
 
     /// How to tell that this body panicked.
     pub(crate) fn panic_report(&self) -> PanicReport {
-        PanicReport { job: self.job_id(), sanitizer: Arc::clone(self.0.journal.sanitizer()) }
+        PanicReport::of_job(self.job_id(), Arc::clone(self.0.journal.sanitizer()))
     }
 
     /// Adds a submission that is stored together with the outcome, if that is a success.
     pub(crate) fn add(&self, submission: Submission) {
         lock(&self.0.submissions).push(submission);
+    }
+
+    /// The job with this key that the body added before, and its call.
+    pub(crate) fn added_with(&self, key: &IdempotencyKey) -> Option<(JobId, JobPayload)> {
+        let submissions = lock(&self.0.submissions);
+        let mut jobs = submissions.iter().flat_map(|submission| &submission.jobs);
+        let job = jobs.find(|job| job.spec.idempotency_key.as_ref() == Some(key))?;
+        Some((job.spec.id, job.spec.payload.clone()))
     }
 
     pub(crate) fn take_submissions(&self) -> Vec<Submission> {

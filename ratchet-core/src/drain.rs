@@ -11,8 +11,8 @@ pub enum Readiness {
     Starting,
     /// It takes work.
     Ready,
-    /// It takes work, but outcomes wait because the store does not record them: the log says why. Once as many wait as
-    /// there are slots, nothing more is claimed.
+    /// It would take work, but the store does not let it: claims fail, or outcomes wait because it does not record them.
+    /// The log says why. Once as many outcomes wait as there are slots, nothing more is claimed.
     Degraded,
     /// It takes nothing new and waits for what runs.
     Draining,
@@ -62,15 +62,33 @@ impl Drain {
         *self.readiness.borrow()
     }
 
+    /// For whoever has to know when it begins to drain.
+    pub(crate) fn watch(&self) -> Draining {
+        Draining(self.readiness.subscribe())
+    }
+
     pub(crate) fn takes_work(&self) -> bool {
         self.readiness() <= Readiness::Ready
     }
 
     /// Completes once nothing new is to be taken.
     pub(crate) async fn begun(&self) {
-        let mut readiness = self.readiness.subscribe();
-        // The sender lives as long as `self`.
-        let _ = readiness.wait_for(|now| *now >= Readiness::Draining).await;
+        self.watch().begun().await;
+    }
+}
+
+/// Knows whether a node drains.
+#[derive(Clone)]
+pub(crate) struct Draining(watch::Receiver<Readiness>);
+
+impl Draining {
+    pub(crate) fn has_begun(&self) -> bool {
+        *self.0.borrow() >= Readiness::Draining
+    }
+
+    /// Completes once nothing new is to be taken; also when the node is gone.
+    pub(crate) async fn begun(mut self) {
+        let _ = self.0.wait_for(|now| *now >= Readiness::Draining).await;
     }
 }
 

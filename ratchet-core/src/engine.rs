@@ -1,20 +1,20 @@
 //! What the parts of a running node share: what outlives a lost lease, and what does not.
 
 use std::ops::Deref;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use ratchet_api::options::RatchetOptions;
 use ratchet_api::spi::{
     BeanResolver, CallerPrincipalResolver, ClassPolicy, ClusterCoordinator, ErrorSanitizer, ExecutorProvider,
-    JobInvocationResolver, MetricsSink, PollSignal, PollingStrategy, ResilienceStrategy, RetryPolicy,
-    TraceParentResolver,
+    JobInvocationResolver, PollSignal, PollingStrategy, ResilienceStrategy, RetryPolicy, StartupCoordinator,
+    TraceParentResolver, WakeupDirection, WakeupKind, WakeupListener,
 };
-use ratchet_api::store::{JobStore, Permit, PermitRequest};
+use ratchet_api::store::{JobStore, NodeStore, Permit, PermitRequest};
 use ratchet_api::{
-    ErrorRecord, EventHeader, Job, JobClaim, JobEvent, JobEventKind, JobFailure, Limits, NodeInfo, Owner,
-    Sanitized, StoreResult, Timestamp,
+    ErrorRecord, EventHeader, Job, JobEvent, JobEventKind, JobFailure, Limits, NodeInfo, Owner, Sanitized,
+    StoreResult, Timestamp,
 };
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -23,14 +23,18 @@ use crate::Client;
 use crate::cluster::lease::Lease;
 use crate::coalesce::Coalescer;
 use crate::coordinator::slots::Slots;
-use crate::drain::Drain;
+use crate::defaults::StoreStartupCoordinator;
+use crate::drain::{Drain, Readiness};
 use crate::events::Events;
 use crate::exchange::Exchange;
 use crate::journal::Journal;
+use crate::metrics::Metrics;
+use crate::outage::Outage;
+use crate::outcome::About;
 use crate::poller::alarm::Alarm;
 use crate::registry::Registry;
 use crate::running::RunningJobs;
-use crate::task::UnknownTargets;
+use crate::task::{HandedBack, Parkings, UnknownTargets};
 use crate::unrecorded::Unrecorded;
 
 /// The most items in one call to the store.
@@ -45,10 +49,12 @@ pub(crate) struct Plugs {
     pub(crate) sanitizer: Arc<dyn ErrorSanitizer>,
     pub(crate) executor: Arc<dyn ExecutorProvider>,
     pub(crate) cluster: Arc<dyn ClusterCoordinator>,
+    /// The default takes locks for each life of the node.
+    pub(crate) startup: Option<Arc<dyn StartupCoordinator>>,
     pub(crate) resolver: Arc<dyn JobInvocationResolver>,
     pub(crate) principal: Option<Arc<dyn CallerPrincipalResolver>>,
     pub(crate) trace: Option<Arc<dyn TraceParentResolver>>,
-    pub(crate) metrics: Arc<dyn MetricsSink>,
+    pub(crate) metrics: Metrics,
     pub(crate) strategy: Mutex<Box<dyn PollingStrategy>>,
 }
 
@@ -58,13 +64,15 @@ pub(crate) struct Node {
     /// What people call it.
     pub(crate) label: String,
     pub(crate) options: RatchetOptions,
-    pub(crate) registry: Registry,
+    pub(crate) registry: Arc<Registry>,
     pub(crate) plugs: Plugs,
     pub(crate) events: Events,
     pub(crate) slots: Slots,
     pub(crate) drain: Drain,
     /// Rings when there may be work.
     pub(crate) bell: Arc<Notify>,
+    /// Rings when this node should beat at once.
+    pub(crate) beat: Arc<Notify>,
     /// Rings when a job becomes due that this process made wait.
     pub(crate) alarm: Arc<Alarm>,
     pub(crate) journal: Journal,
@@ -75,6 +83,11 @@ pub(crate) struct Node {
     /// Outcomes that the store did not take yet.
     pub(crate) unrecorded: Unrecorded,
     pub(crate) unknown: UnknownTargets,
+    /// What jobs were parked on.
+    pub(crate) parkings: Parkings,
+    pub(crate) handed_back: HandedBack,
+    /// Whether the last claim failed.
+    claims_fail: AtomicBool,
 }
 
 /// One life of a node, under one lease: from when it joins the cluster until it leaves it or is fenced.
@@ -84,10 +97,13 @@ pub(crate) struct Engine {
     pub(crate) lease: Arc<Lease>,
     pub(crate) exchange: Exchange,
     pub(crate) permits: Coalescer<PermitRequest, Permit>,
+    pub(crate) startup: Arc<dyn StartupCoordinator>,
     /// Who is dead and holds jobs that this node may take over.
     pub(crate) dead: watch::Sender<Vec<Owner>>,
     /// Whether this node may hold jobs, as far as the last beat knew.
     pub(crate) may_hold: AtomicBool,
+    /// Whether jobs may wait that may have killed a node. There is one look for them when a life begins.
+    pub(crate) suspects: AtomicBool,
     /// Held by whoever takes jobs over or looks which are this node's; whether a takeover's reply was lost.
     pub(crate) takeover: tokio::sync::Mutex<bool>,
     /// The lives of this node before this one.
@@ -113,23 +129,57 @@ impl Node {
         slots: Slots,
     ) -> Self {
         Self {
-            journal: Journal::new(&store, Arc::clone(&plugs.sanitizer)),
+            journal: Journal::new(&store, &label, Arc::clone(&plugs.sanitizer)),
             drain: Drain::default(),
             alarm: Arc::default(),
             bell: Arc::default(),
+            beat: Arc::default(),
             abort: CancellationToken::new(),
             client: OnceLock::new(),
             running: RunningJobs::default(),
             unrecorded: Unrecorded::default(),
             unknown: UnknownTargets::default(),
+            parkings: Parkings::default(),
+            handed_back: HandedBack::default(),
+            claims_fail: AtomicBool::new(false),
             store,
             label,
             options,
-            registry,
+            registry: Arc::new(registry),
             plugs,
             events,
             slots,
         }
+    }
+
+    /// Takes note of how a claim ended.
+    pub(crate) fn claimed(&self, failed: bool) {
+        self.claims_fail.store(failed, Ordering::Relaxed);
+    }
+
+    /// Whether the last claim failed.
+    pub(crate) fn claims_fail(&self) -> bool {
+        self.claims_fail.load(Ordering::Relaxed)
+    }
+
+    /// Takes nothing new from now on, and says so with a beat at once.
+    pub(crate) fn begin_to_drain(&self) {
+        self.drain.advance(Readiness::Draining);
+        self.beat.notify_one();
+    }
+
+    /// What another node's wakeup does: it has this one look for work, or beat if it runs anything that may be cancelled.
+    pub(crate) fn wakeup_listener(&self) -> WakeupListener {
+        let (bell, beat) = (Arc::clone(&self.bell), Arc::clone(&self.beat));
+        let (running, metrics) = (self.running.clone(), self.plugs.metrics.clone());
+        Arc::new(move |kind| {
+            match kind {
+                WakeupKind::CancelRequested if running.is_empty() => {}
+                WakeupKind::CancelRequested => beat.notify_one(),
+                _ => bell.notify_one(),
+            }
+            metrics.tell(|sink| sink.wakeup(WakeupDirection::Received));
+        })
     }
 
     /// What it tells about itself when it joins.
@@ -137,13 +187,19 @@ impl Node {
         let mut info = NodeInfo::new(owner.clone());
         info.label.clone_from(&self.label);
         info.version = env!("CARGO_PKG_VERSION").to_owned();
-        info.targets = self.registry.targets().iter().map(ToString::to_string).collect();
+        info.methods = self.registry.names();
+        info.queues = self.slots.queues().map(ToString::to_string).collect();
         info
     }
 
     /// Submits and steers jobs, as this node.
     pub(crate) fn client(&self) -> Client {
         self.client.get_or_init(|| Client::of_node(self)).clone()
+    }
+
+    /// A connection for this node's row alone, made on the caller's runtime.
+    pub(crate) async fn dedicated(&self) -> StoreResult<Box<dyn NodeStore>> {
+        Ok(self.plugs.metrics.measured_nodes(self.store.dedicated().await?))
     }
 
     /// Asks the strategy how long to wait.
@@ -161,6 +217,12 @@ impl Node {
     /// Forgets what was only kept to be quick or polite.
     pub(crate) fn clear_caches(&self) {
         self.unknown.clear();
+        self.parkings.clear();
+    }
+
+    /// The waiting time that raises the priority of a job by one; none if age does not count.
+    pub(crate) fn boost_interval(&self) -> Option<Duration> {
+        Some(self.options.store.priority_boost_interval).filter(|interval| !interval.is_zero())
     }
 
     /// How long an attempt of this job may take.
@@ -180,8 +242,12 @@ impl Engine {
             permits: Coalescer::new(MOST, 1, mine, |(store, owner), requests| async move {
                 store.acquire(&owner, &requests).await
             }),
+            startup: node.plugs.startup.clone().unwrap_or_else(|| {
+                Arc::new(StoreStartupCoordinator::new(Arc::<dyn JobStore>::clone(&node.store), owner.clone()))
+            }),
             dead: watch::Sender::default(),
             may_hold: AtomicBool::new(true),
+            suspects: AtomicBool::new(true),
             takeover: tokio::sync::Mutex::default(),
             node,
             owner,
@@ -219,51 +285,51 @@ impl Engine {
         }
     }
 
+    /// Watches store calls of this life.
+    pub(crate) fn outage(&self, what: &'static str) -> Outage {
+        Outage::new(what, &self.owner, &self.plugs.sanitizer)
+    }
+
     /// What a submission of the engine's own must keep to.
     pub(crate) fn limits(&self) -> Limits {
         self.options.limits.and(&self.store.limits())
     }
 
     /// Publishes an event about a job that this node runs.
-    pub(crate) fn publish(&self, claim: &JobClaim, kind: JobEventKind) {
-        let header = EventHeader {
+    pub(crate) fn publish(&self, about: About<'_>, kind: JobEventKind) {
+        let (claim, payload) = (about.claim, about.job.map(|job| &job.spec.payload));
+        let header = || EventHeader {
             job_id: claim.id,
             business_key: claim.business_key.clone(),
             job_type: claim.job_type,
             priority: claim.priority,
+            queue: claim.queue.clone(),
+            target: payload.map(|payload| payload.target().clone()),
+            method: payload.map(|payload| payload.method().clone()),
+            attempt: claim.attempts + 1,
             node: Some(self.owner.clone()),
             at: Timestamp::node_now(),
         };
-        self.events.publish(&JobEvent::new(header, kind));
+        self.events.publish(&self.plugs.metrics, || JobEvent::new(header(), kind));
     }
 }
 
-/// Calls the store until it answers or the lease is lost. Trouble is logged when it begins and when it ends.
+/// Calls the store until it answers or the lease is lost.
 pub(crate) async fn retry_while_leased<T, F: Future<Output = StoreResult<T>>>(
     engine: &Engine,
     what: &'static str,
     mut call: impl FnMut() -> F,
 ) -> Option<T> {
-    let mut failed = 0_u32;
+    let outage = engine.outage(what);
     while engine.lease.holds() {
-        match call().await {
-            Ok(answer) => {
-                if failed > 0 {
-                    tracing::info!(what, failed, "the store answers again");
-                }
-                return Some(answer);
-            }
-            Err(error) => {
-                if failed == 0 {
-                    let error = Sanitized::new(&*engine.plugs.sanitizer, &JobFailure::from_error(&error));
-                    tracing::warn!(%error, what, "the store does not answer; trying again while the lease holds");
-                }
-                failed = failed.saturating_add(1);
-                tokio::select! {
-                    () = tokio::time::sleep(engine.options.retry.drain_interval) => {}
-                    () = engine.lease.lost() => {}
-                }
-            }
+        let answer = call().await;
+        outage.note(&answer);
+        if let Ok(answer) = answer {
+            return Some(answer);
+        }
+        tokio::select! {
+            () = tokio::time::sleep(engine.options.retry.drain_interval) => {}
+            () = engine.lease.lost() => {}
         }
     }
     tracing::warn!(what, "the lease of this node is lost; nothing is written any more");

@@ -15,6 +15,8 @@ use ratchet_api::spi::JobEventListener;
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
 use tokio::sync::oneshot;
 
+use crate::metrics::Metrics;
+
 /// How many events may wait for a listener. What happens while so many wait is not told to it.
 const QUEUE: usize = 16_384;
 
@@ -55,14 +57,17 @@ impl Events {
         posts.len() < before
     }
 
-    /// Tells everyone, and waits for nobody.
-    pub(crate) fn publish(&self, event: &JobEvent) {
+    /// Tells everyone, and waits for nobody. The event is made only if somebody listens.
+    pub(crate) fn publish(&self, metrics: &Metrics, event: impl FnOnce() -> JobEvent) {
         let posts = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if posts.is_empty() {
             return;
         }
-        let event = Arc::new(event.clone());
-        posts.iter().for_each(|post| post.send(&event));
+        let event = Arc::new(event());
+        let missed = posts.iter().filter(|post| !post.send(&event)).count();
+        if missed > 0 {
+            metrics.tell(|sink| sink.events_missed(missed));
+        }
     }
 
     /// Waits until every listener has heard what was told so far, or `limit` has passed.
@@ -86,7 +91,8 @@ async fn mark(queue: Sender<Letter>) {
 }
 
 impl Post {
-    fn send(&self, event: &Arc<JobEvent>) {
+    /// `false` if the listener misses it.
+    fn send(&self, event: &Arc<JobEvent>) -> bool {
         match self.queue.try_send(Letter::Event(Arc::clone(event))) {
             Ok(()) => match self.missed.swap(0, Ordering::Relaxed) {
                 0 => {}
@@ -96,10 +102,12 @@ impl Post {
                 if self.missed.fetch_add(1, Ordering::Relaxed) == 0 {
                     tracing::warn!("a listener is too slow and misses events");
                 }
+                return false;
             }
             // Its thread ends only when this is dropped.
             Err(TrySendError::Closed(_)) => {}
         }
+        true
     }
 }
 
@@ -120,9 +128,11 @@ fn listen(listener: &dyn JobEventListener, mut letters: Receiver<Letter>) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
     use std::sync::mpsc;
 
-    use ratchet_api::{EventHeader, JobEventKind, JobId, JobPriority, JobType, Timestamp};
+    use ratchet_api::spi::MetricsSink;
+    use ratchet_api::{EventHeader, JobEventKind, JobId, JobPriority, JobType, QueueName, Timestamp};
 
     use super::*;
 
@@ -146,10 +156,30 @@ mod tests {
             business_key: None,
             job_type: JobType::Single,
             priority: JobPriority::Normal,
+            queue: QueueName::default(),
+            target: None,
+            method: None,
+            attempt,
             node: None,
             at: Timestamp::node_now(),
         };
         JobEvent::new(header, JobEventKind::Failed { error: String::new(), attempt })
+    }
+
+    fn publish(events: &Events, attempt: u32) {
+        events.publish(&Metrics::default(), || failed(attempt));
+    }
+
+    /// Counts the events that were missed.
+    fn missing() -> (Arc<AtomicUsize>, Metrics) {
+        struct Missed(Arc<AtomicUsize>);
+        impl MetricsSink for Missed {
+            fn events_missed(&self, listeners: usize) {
+                self.0.fetch_add(listeners, Ordering::Relaxed);
+            }
+        }
+        let missed = Arc::<AtomicUsize>::default();
+        (Arc::clone(&missed), Metrics::new(Missed(missed)))
     }
 
     fn attempt(event: &JobEvent) -> u32 {
@@ -171,7 +201,7 @@ mod tests {
     async fn every_listener_hears_everything_in_order() {
         let events = Events::default();
         let (one, other) = (keeps(&events), keeps(&events));
-        (1..=100).for_each(|attempt| events.publish(&failed(attempt)));
+        (1..=100).for_each(|attempt| publish(&events, attempt));
         events.heard(LONG).await;
         assert_eq!(one.try_iter().collect::<Vec<_>>(), (1..=100).collect::<Vec<_>>());
         assert_eq!(other.try_iter().count(), 100);
@@ -187,7 +217,7 @@ mod tests {
             tell.send(attempt(event)).unwrap();
         }));
         let other = keeps(&events);
-        (1..=2).for_each(|attempt| events.publish(&failed(attempt)));
+        (1..=2).for_each(|attempt| publish(&events, attempt));
         events.heard(LONG).await;
         assert_eq!(told.try_iter().collect::<Vec<_>>(), [2]);
         assert_eq!(other.try_iter().collect::<Vec<_>>(), [1, 2]);
@@ -205,12 +235,14 @@ mod tests {
             tell.send(attempt(event)).unwrap();
         }));
         let published = u32::try_from(QUEUE).unwrap() + 100;
-        (1..=published).for_each(|attempt| events.publish(&failed(attempt)));
+        let (missed, metrics) = missing();
+        (1..=published).for_each(|attempt| events.publish(&metrics, || failed(attempt)));
         drop(unblock);
         events.heard(LONG).await;
         let heard = told.try_iter().count();
         assert!((QUEUE..QUEUE + 100).contains(&heard), "it heard {heard} of {published}");
-        events.publish(&failed(7));
+        assert_eq!(heard + missed.load(Ordering::Relaxed), QUEUE + 100, "the sink is told of the others");
+        publish(&events, 7);
         events.heard(LONG).await;
         assert_eq!(told.try_iter().collect::<Vec<_>>(), [7], "and goes on");
     }
@@ -224,7 +256,7 @@ mod tests {
         events.add(Arc::clone(&removed));
         assert!(events.remove(&removed));
         assert!(!events.remove(&removed), "it is gone");
-        events.publish(&failed(1));
+        publish(&events, 1);
         drop(removed);
         assert!(told.recv().is_err(), "nothing, and then its thread is gone");
     }

@@ -8,6 +8,7 @@ use ratchet_api::{Job, JobId, JobStatus, JsonText, StoreError};
 use serde::de::DeserializeOwned;
 
 use crate::Client;
+use crate::scheduler::client::Wakeup;
 
 /// How often a job is looked at while someone waits for its end: often at first, then less.
 const FIRST_LOOK: Duration = Duration::from_millis(5);
@@ -16,13 +17,26 @@ const LONGEST_LOOK: Duration = Duration::from_millis(500);
 /// A job that was submitted. `R` is what it returns when it succeeds.
 pub struct JobHandle<R> {
     id: JobId,
-    duplicate: bool,
+    origin: Origin,
     client: Client,
     result: PhantomData<fn() -> R>,
 }
 
+/// Who stores the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// This submission has, or somebody told the id.
+    New,
+    /// An earlier submission did.
+    Duplicate,
+    /// The outcome of the body that enqueued it does, later.
+    WithOutcome,
+    /// A transaction of the caller's does, once it is committed; then this tells who should look.
+    InTransaction(Wakeup),
+}
+
 /// Why there is no result.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ResultError {
     /// It failed for good.
@@ -41,15 +55,24 @@ pub enum ResultError {
         /// Why.
         reason: String,
     },
+    /// It was enqueued by a body, and is stored when that one has succeeded: not yet, or never if it failed.
+    #[error(
+        "job {0} is stored with the outcome of the job that enqueued it, and is not there yet; do not wait for it in that body"
+    )]
+    NotYetStored(JobId),
     /// It is not there any more: archived or deleted.
     #[error("job {0} is gone: it was archived or deleted before its result was read")]
     Gone(JobId),
-    /// It succeeded and left no result: that was larger than is kept, or has no JSON form, as the job's log says, or its
-    /// body returns nothing.
-    #[error(
-        "job {0} succeeded, but no result of it is kept; its log says why. Return less, or the key of what it made"
-    )]
-    NotKept(JobId),
+    /// It succeeded, and its result is not stored: it was larger than is kept or has no JSON form, or its body returns
+    /// nothing.
+    #[error("the result of job {id} is not stored{}", because(.reason.as_deref()))]
+    NotKept {
+        /// The job.
+        id: JobId,
+        /// Why it was not kept, from the job's log: `not kept: 70,002 bytes, the limit is 65,536 …`; `None` if the log
+        /// does not say, or not any more.
+        reason: Option<String>,
+    },
     /// The result is of another type.
     #[error("the result of job {id} does not decode: {problem}")]
     Undecodable {
@@ -63,9 +86,24 @@ pub enum ResultError {
     Store(#[from] StoreError),
 }
 
+ratchet_api::debug_as_display!(ResultError);
+
+/// The line of a job's log about a result that is not kept begins like this. It is stored before the end of the job is.
+pub(crate) const NOT_KEPT: &str = "the result is not kept: ";
+
+/// Lines of a job's log in one read.
+const LINES: usize = 500;
+
+fn because(reason: Option<&str>) -> String {
+    match reason {
+        Some(reason) => format!(": {reason}; return less, or the key of what the job made"),
+        None => "; the job returned nothing, or its log has been cleaned up".to_owned(),
+    }
+}
+
 impl<R> JobHandle<R> {
-    pub(crate) const fn new(id: JobId, duplicate: bool, client: Client) -> Self {
-        Self { id, duplicate, client, result: PhantomData }
+    pub(crate) const fn new(id: JobId, origin: Origin, client: Client) -> Self {
+        Self { id, origin, client, result: PhantomData }
     }
 
     /// The job.
@@ -73,9 +111,36 @@ impl<R> JobHandle<R> {
         self.id
     }
 
+    /// The handle of a job that was stored inside a transaction, if it was not there before.
+    pub(crate) fn in_transaction(mut self, wakeup: Wakeup) -> Self {
+        if self.origin == Origin::New {
+            self.origin = Origin::InTransaction(wakeup);
+        }
+        self
+    }
+
+    /// Says that the transaction is committed in which [`submit_in`](crate::Enqueue::submit_in) stored the job: this node and
+    /// the others look at once. Without it the job waits for the next poll. For a job that was stored in another way there
+    /// is nothing to do, and it does nothing.
+    ///
+    /// ```
+    /// # async fn example<M>(client: ratchet_core::Client, mut tx: impl ratchet_core::Enlist<M>)
+    /// #     -> Result<(), ratchet_core::SubmitError> {
+    /// # use ratchet_core::Call;
+    /// let job = client.enqueue(Call::<()>::new("shop.Mailer", "send")).submit_in(&mut tx).await?;
+    /// // tx.commit().await?;
+    /// job.committed();
+    /// # Ok(()) }
+    /// ```
+    pub fn committed(&self) {
+        if let Origin::InTransaction(wakeup) = self.origin {
+            self.client.wake(wakeup);
+        }
+    }
+
     /// Whether an earlier submission with the same idempotency key made this job, and this one made none.
     pub const fn is_duplicate(&self) -> bool {
-        self.duplicate
+        matches!(self.origin, Origin::Duplicate)
     }
 
     /// The job as it is now; `None` if it is gone.
@@ -86,6 +151,20 @@ impl<R> JobHandle<R> {
         Ok(self.client.store().find(&[self.id]).await?.pop().flatten())
     }
 
+    /// What the job's log says about a result that was not kept.
+    async fn why_not_kept(&self) -> Result<Option<String>, StoreError> {
+        let (mut after, mut reason) = (None, None);
+        loop {
+            let lines = self.client.store().logs(self.id, after, LINES).await?;
+            let told = lines.iter().rev().find_map(|line| line.message.strip_prefix(NOT_KEPT));
+            reason = told.map(|why| format!("not kept: {why}")).or(reason);
+            match lines.last() {
+                Some(last) if lines.len() == LINES => after = Some(last.seq),
+                _ => return Ok(reason),
+            }
+        }
+    }
+
     /// Waits until the job has ended.
     ///
     /// # Errors
@@ -93,7 +172,12 @@ impl<R> JobHandle<R> {
     pub async fn ended(&self) -> Result<Job, ResultError> {
         let mut pause = FIRST_LOOK;
         loop {
-            let job = self.job().await?.ok_or(ResultError::Gone(self.id))?;
+            let Some(job) = self.job().await? else {
+                return Err(match self.origin {
+                    Origin::WithOutcome => ResultError::NotYetStored(self.id),
+                    Origin::New | Origin::Duplicate | Origin::InTransaction(_) => ResultError::Gone(self.id),
+                });
+            };
             if job.ending.is_some() {
                 return Ok(job);
             }
@@ -116,7 +200,9 @@ impl<R: DeserializeOwned> JobHandle<R> {
                 let kept = job.ending.and_then(|ending| ending.result);
                 // A type without content loses nothing.
                 let nothing = || (size_of::<R>() == 0).then(|| JsonText::from_stored("null"));
-                let result = kept.or_else(nothing).ok_or(ResultError::NotKept(id))?;
+                let Some(result) = kept.or_else(nothing) else {
+                    return Err(ResultError::NotKept { id, reason: self.why_not_kept().await? });
+                };
                 result.decode().map_err(|error| ResultError::Undecodable { id, problem: error.to_string() })
             }
             JobStatus::Failed => Err(ResultError::Failed { id, error: job.last_error.unwrap_or_default() }),
@@ -127,7 +213,7 @@ impl<R: DeserializeOwned> JobHandle<R> {
 
 impl<R> Clone for JobHandle<R> {
     fn clone(&self) -> Self {
-        Self::new(self.id, self.duplicate, self.client.clone())
+        Self::new(self.id, self.origin, self.client.clone())
     }
 }
 
@@ -135,7 +221,7 @@ impl<R> fmt::Debug for JobHandle<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JobHandle")
             .field("id", &self.id)
-            .field("duplicate", &self.duplicate)
+            .field("origin", &self.origin)
             .finish_non_exhaustive()
     }
 }

@@ -1,14 +1,13 @@
 //! What bodies tell while they run: progress and log lines, put together across jobs.
 
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use ratchet_api::spi::ErrorSanitizer;
 use ratchet_api::store::{JobStore, ProgressReport};
-use ratchet_api::{JobFailure, JobId, NewLogLine, Sanitized};
+use ratchet_api::{JobFailure, NewLogLine, Sanitized};
 
 use crate::coalesce::Coalescer;
+use crate::outage::Outage;
 
 /// The most reports and lines in one call.
 const MOST: usize = 500;
@@ -19,33 +18,12 @@ pub(crate) struct Journal {
     sanitizer: Arc<dyn ErrorSanitizer>,
     progress: Coalescer<ProgressReport, bool>,
     lines: Coalescer<Vec<NewLogLine>, ()>,
-    progress_lost: Lost,
-    lines_lost: Lost,
-}
-
-/// Whether what is sent gets lost. Told when that changes: an outage is two log lines, not one for each report.
-#[derive(Clone, Default)]
-struct Lost(Arc<AtomicBool>);
-
-impl Lost {
-    fn tell<T, E: fmt::Display>(&self, job: JobId, what: &'static str, sent: Result<T, E>) {
-        let is_news = self.is_news(sent.is_err());
-        match sent {
-            Err(error) if is_news => {
-                tracing::warn!(%job, %error, "{what} cannot be stored; there is no more said until that is over");
-            }
-            Ok(_) if is_news => tracing::info!("{what} can be stored again"),
-            _ => {}
-        }
-    }
-
-    fn is_news(&self, lost: bool) -> bool {
-        self.0.swap(lost, Ordering::Relaxed) != lost
-    }
+    progress_outage: Outage,
+    lines_outage: Outage,
 }
 
 impl Journal {
-    pub(crate) fn new(store: &Arc<dyn JobStore>, sanitizer: Arc<dyn ErrorSanitizer>) -> Self {
+    pub(crate) fn new(store: &Arc<dyn JobStore>, label: &str, sanitizer: Arc<dyn ErrorSanitizer>) -> Self {
         let progress = Coalescer::new(MOST, 1, Arc::clone(store), |store, batch| async move {
             store.report_progress(&batch).await
         });
@@ -53,7 +31,9 @@ impl Journal {
             let answers = vec![(); batch.len()];
             store.append_logs(&batch.concat()).await.map(|()| answers)
         });
-        Self { sanitizer, progress, lines, progress_lost: Lost::default(), lines_lost: Lost::default() }
+        let outage = |what| Outage::new(what, label, &sanitizer);
+        let (progress_outage, lines_outage) = (outage("progress"), outage("log lines of jobs"));
+        Self { sanitizer, progress, lines, progress_outage, lines_outage }
     }
 
     pub(crate) const fn sanitizer(&self) -> &Arc<dyn ErrorSanitizer> {
@@ -66,26 +46,13 @@ impl Journal {
     }
 
     pub(crate) async fn report(&self, report: ProgressReport) {
-        let job = report.id;
-        self.progress_lost.tell(job, "progress", self.progress.send(report).await);
+        self.progress_outage.note(&self.progress.send(report).await);
     }
 
-    pub(crate) async fn append(&self, job: JobId, lines: Vec<NewLogLine>) {
+    pub(crate) async fn append(&self, lines: Vec<NewLogLine>) {
         if lines.is_empty() {
             return;
         }
-        self.lines_lost.tell(job, "log lines of jobs", self.lines.send(lines).await);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_outage_is_told_when_it_begins_and_when_it_ends() {
-        let lost = Lost::default();
-        let told = [false, true, true, true, false, false, true].map(|failed| lost.is_news(failed));
-        assert_eq!(told, [false, true, false, false, true, false, true]);
+        self.lines_outage.note(&self.lines.send(lines).await);
     }
 }

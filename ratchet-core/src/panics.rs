@@ -1,6 +1,7 @@
-//! What a process says when a job panics: which job, where, and what it said, without secrets.
+//! What a process says when a job or a lifecycle hook panics: which, where, and what it said, without secrets.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
+use std::fmt;
 use std::panic::{self, PanicHookInfo};
 use std::sync::mpsc;
 use std::sync::{Arc, Once};
@@ -13,27 +14,51 @@ use ratchet_api::{JobFailure, JobId, Sanitized};
 use crate::JobContext;
 use crate::task::panicked;
 
-/// How long a sanitizer may take with the text of a panic.
-const SANITIZING: Duration = Duration::from_secs(1);
+/// How long a sanitizer may take with the text of a panic. The first text costs more than others, since patterns are
+/// compiled for it, and a busy machine makes that seconds.
+const SANITIZING: Duration = Duration::from_secs(10);
 
 tokio::task_local! {
     static PANICKING: PanicReport;
 }
 
-/// What is needed to tell about a panic of a job.
+/// What is needed to tell about a panic of somebody else's code.
 #[derive(Clone)]
 pub(crate) struct PanicReport {
-    pub(crate) job: JobId,
-    pub(crate) sanitizer: Arc<dyn ErrorSanitizer>,
+    whose: Whose,
+    sanitizer: Arc<dyn ErrorSanitizer>,
+}
+
+#[derive(Clone, Copy)]
+enum Whose {
+    Job(JobId),
+    Hook,
+}
+
+impl fmt::Display for Whose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Job(id) => write!(f, "job {id}"),
+            Self::Hook => f.write_str("a lifecycle hook"),
+        }
+    }
 }
 
 impl PanicReport {
+    pub(crate) const fn of_job(job: JobId, sanitizer: Arc<dyn ErrorSanitizer>) -> Self {
+        Self { whose: Whose::Job(job), sanitizer }
+    }
+
+    pub(crate) const fn of_hook(sanitizer: Arc<dyn ErrorSanitizer>) -> Self {
+        Self { whose: Whose::Hook, sanitizer }
+    }
+
     /// Tells about the panics of this future in this way.
     pub(crate) async fn scope<F: Future>(self, future: F) -> F::Output {
         PANICKING.scope(self, future).await
     }
 
-    /// Of the job that the present code runs for.
+    /// Of whoever the present code belongs to.
     fn current() -> Option<Self> {
         let body = JobContext::try_current().map(|ctx| ctx.panic_report());
         body.or_else(|| PANICKING.try_with(Clone::clone).ok())
@@ -42,13 +67,13 @@ impl PanicReport {
     /// Tells about a panic on stderr, as the standard hook does, but sanitized and on one line.
     #[expect(clippy::print_stderr, reason = "it stands in for the standard hook, which prints there")]
     fn print(self, info: &PanicHookInfo<'_>) {
-        let job = self.job;
+        let whose = self.whose;
         let text = self.sanitized(panicked(info.payload()));
         let text = text.map_or_else(|| "its text cannot be sanitized".to_owned(), |text| text.to_string());
         let thread = thread::current();
         let name = thread.name().unwrap_or("<unnamed>");
         let place = info.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
-        eprintln!("thread '{name}' panicked at {place} in job {job}: {text}");
+        eprintln!("thread '{name}' panicked at {place} in {whose}: {text}");
         let backtrace = Backtrace::capture();
         if backtrace.status() == BacktraceStatus::Captured {
             eprintln!("{backtrace}");
@@ -65,8 +90,8 @@ impl PanicReport {
     }
 }
 
-/// From now on the process says no secret of a job when it panics. A hook that was set before is called as ever, with
-/// the panic as it is; the standard one only for panics outside of jobs, since it prints their text.
+/// From now on the process says no secret of a job or a hook when it panics. A hook that was set before is called as ever, with
+/// the panic as it is; the standard one only for other panics, since it prints their text.
 pub(crate) fn install_hook() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {

@@ -2,7 +2,7 @@
 //!
 //! Nothing else ever runs: a stored payload names a target and a method, and only what is registered here is found.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -10,12 +10,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ratchet_api::options::BreakerProfile;
-use ratchet_api::spi::Bean;
-use ratchet_api::{InvalidName, JobFailure, JsonText, MethodName, TargetName};
+use ratchet_api::spi::{Bean, BeanResolver};
+use ratchet_api::{InvalidName, JobFailure, JobPayload, JsonText, MethodName, TargetName, call_name};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 
+use crate::handle::NOT_KEPT;
 use crate::{IntoFailure, JobContext, JobDefaults};
 
 /// What a body gave: its result as JSON, if it has one.
@@ -35,7 +36,8 @@ pub struct Method {
     /// The service that its breaker protects.
     pub(crate) breaker: Option<Cow<'static, str>>,
     profile: Option<BreakerProfile>,
-    pub(crate) needs_bean: bool,
+    /// The type that it is called on, if it is.
+    pub(crate) called_on: Option<TypeId>,
     pub(crate) body: Body,
 }
 
@@ -102,6 +104,7 @@ impl Method {
         E: IntoFailure,
         F: Future<Output = Result<R, E>> + Send + 'static,
     {
+        E::heed();
         let call = move |bean: Option<Bean>, ctx, args: JsonText| -> BodyFuture {
             let ready = downcast::<B>(bean).and_then(|bean| Ok((bean, decode::<A>(&args)?)));
             match ready {
@@ -112,7 +115,7 @@ impl Method {
                 Err(failure) => Box::pin(async move { Err(failure) }),
             }
         };
-        Self::new(target, method, true, Body::Async(Box::new(call)))
+        Self::new(target, method, Some(TypeId::of::<B>()), Body::Async(Box::new(call)))
     }
 
     /// A method of a bean that blocks its thread.
@@ -130,9 +133,10 @@ impl Method {
         R: Serialize,
         E: IntoFailure,
     {
+        E::heed();
         let call =
             move |bean, ctx, args: JsonText| result(body(downcast::<B>(bean)?, ctx, decode::<A>(&args)?));
-        Self::new(target, method, true, Body::Blocking(Arc::new(call)))
+        Self::new(target, method, Some(TypeId::of::<B>()), Body::Blocking(Arc::new(call)))
     }
 
     /// A function that needs no bean.
@@ -150,6 +154,7 @@ impl Method {
         E: IntoFailure,
         F: Future<Output = Result<R, E>> + Send + 'static,
     {
+        E::heed();
         let call = move |_, ctx, args: JsonText| -> BodyFuture {
             match decode::<A>(&args) {
                 Ok(args) => {
@@ -159,10 +164,10 @@ impl Method {
                 Err(failure) => Box::pin(async move { Err(failure) }),
             }
         };
-        Self::new(target, method, false, Body::Async(Box::new(call)))
+        Self::new(target, method, None, Body::Async(Box::new(call)))
     }
 
-    fn new(target: &str, method: &str, needs_bean: bool, body: Body) -> Result<Self, InvalidName> {
+    fn new(target: &str, method: &str, called_on: Option<TypeId>, body: Body) -> Result<Self, InvalidName> {
         Ok(Self {
             target: TargetName::new(target)?,
             name: MethodName::new(method)?,
@@ -170,7 +175,7 @@ impl Method {
             defaults: JobDefaults::default(),
             breaker: None,
             profile: None,
-            needs_bean,
+            called_on,
             body,
         })
     }
@@ -268,7 +273,7 @@ fn result<R: Serialize, E: IntoFailure>(result: Result<R, E>) -> BodyResult {
         Ok(json) => Ok(Some(json).filter(|_| size_of::<R>() > 0)),
         // The work is done; repeating it for the sake of its result would do it twice.
         Err(error) => {
-            let problem = format!("the result has no JSON form and is not kept: {error}");
+            let problem = format!("{NOT_KEPT}it has no JSON form: {error}");
             // The text may come from the body's own types, so it takes the way of the body's own lines.
             if let Some(ctx) = JobContext::try_current() {
                 ctx.warn(problem);
@@ -300,7 +305,7 @@ impl Registry {
     pub fn add(&mut self, method: Method) {
         let method = Arc::new(method);
         for names in method.names() {
-            let shown = format!("{}.{}", names.0, names.1);
+            let shown = call_name(&names.0, &names.1);
             if self.methods.insert(names, Arc::clone(&method)).is_some() {
                 *self.twice.entry(shown).or_default() += 1;
             }
@@ -335,10 +340,26 @@ impl Registry {
         Ok(profiles)
     }
 
+    /// A target with a method for which there is no bean of its type.
+    pub(crate) fn without_bean(&self, beans: &dyn BeanResolver) -> Option<&TargetName> {
+        let lacks = |method: &&Arc<Method>| {
+            let found = beans.resolve(&method.target).map(|bean| (*bean).type_id());
+            method.called_on.is_some() && found != method.called_on
+        };
+        self.methods.values().filter(lacks).map(|method| &method.target).min()
+    }
+
     /// The method of this name.
     pub fn find(&self, target: &TargetName, method: &MethodName) -> Option<&Arc<Method>> {
         // The map is small and looked at once for each attempt; two clones of short names cost less than a lookup type.
         self.methods.get(&(target.clone(), method.clone()))
+    }
+
+    /// Whether two calls mean the same method: by one name, or by names that are aliases here.
+    pub fn is_same(&self, one: &JobPayload, other: &JobPayload) -> bool {
+        let method = |call: &JobPayload| self.find(call.target(), call.method());
+        (one.target(), one.method()) == (other.target(), other.method())
+            || method(one).zip(method(other)).is_some_and(|(one, other)| Arc::ptr_eq(one, other))
     }
 
     /// Every target, once, in order.
@@ -347,6 +368,23 @@ impl Registry {
         targets.sort();
         targets.dedup();
         targets
+    }
+
+    /// Whether this can be called here, as [`call_name`] tells it.
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        let is_it = |(target, method): &(TargetName, MethodName)| {
+            let rest = name.strip_prefix(target.as_str()).and_then(|rest| rest.strip_prefix('.'));
+            rest == Some(method.as_str())
+        };
+        self.methods.keys().any(is_it)
+    }
+
+    /// What can be called here, aliases included, in order.
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> =
+            self.methods.keys().map(|(target, method)| call_name(target, method)).collect();
+        names.sort();
+        names
     }
 }
 

@@ -1,20 +1,34 @@
 //! The attempts that are under way here.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ratchet_api::{Fence, JobId};
+use ratchet_api::{Fence, JobId, ParkedOn};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// Every attempt from when its job was claimed until its end was told.
 #[derive(Clone, Default)]
-pub(crate) struct RunningJobs(Arc<Mutex<HashMap<JobId, Entry>>>);
+pub(crate) struct RunningJobs(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    entries: Mutex<HashMap<JobId, Entry>>,
+    /// Whether a suspect has gone since somebody asked; rings when one does.
+    suspect_went: AtomicBool,
+    suspect_gone: Notify,
+    /// Rings when the last attempt goes.
+    emptied: Notify,
+}
 
 /// The newest attempt of a job.
 struct Entry {
     fence: Fence,
     stop: CancellationToken,
     gone: CancellationToken,
+    /// What it was parked on, if it may have killed a node.
+    suspect: Option<ParkedOn>,
 }
 
 /// An attempt under way. When this goes, nobody can tell its body to stop any more.
@@ -32,8 +46,13 @@ pub(crate) struct Running {
 impl RunningJobs {
     /// Notes that an attempt begins. One before it at the same job has lost it or has only its end left to tell.
     pub(crate) fn begin(&self, job: JobId, fence: Fence) -> Running {
+        self.begin_suspect(job, fence, None)
+    }
+
+    /// Notes that an attempt begins at a job that was parked on this because it may have killed a node.
+    pub(crate) fn begin_suspect(&self, job: JobId, fence: Fence, suspect: Option<ParkedOn>) -> Running {
         let (token, gone) = (CancellationToken::new(), CancellationToken::new());
-        let entry = Entry { fence, stop: token.clone(), gone: gone.clone() };
+        let entry = Entry { fence, stop: token.clone(), gone: gone.clone(), suspect };
         let before = self.entries().insert(job, entry).map(|before| {
             before.stop.cancel();
             before.gone
@@ -46,11 +65,11 @@ impl RunningJobs {
         self.entries().get(&job).is_some_and(|entry| entry.fence >= fence)
     }
 
-    /// Tells the body of a job to stop, if it runs here.
-    pub(crate) fn stop(&self, job: JobId) {
-        if let Some(entry) = self.entries().get(&job) {
-            entry.stop.cancel();
-        }
+    /// Tells the body of a job to stop, if it runs here; `false` if it does not.
+    pub(crate) fn stop(&self, job: JobId) -> bool {
+        let entries = self.entries();
+        let entry = entries.get(&job);
+        entry.inspect(|entry| entry.stop.cancel()).is_some()
     }
 
     /// Tells the body of this very attempt to stop.
@@ -63,6 +82,44 @@ impl RunningJobs {
     /// Whether no attempt is under way.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries().is_empty()
+    }
+
+    /// What this job was parked on, if it runs here and may have killed a node.
+    pub(crate) fn suspect(&self, job: JobId) -> Option<ParkedOn> {
+        self.entries().get(&job).and_then(|entry| entry.suspect.clone())
+    }
+
+    /// How often each suspect that runs here has crashed.
+    pub(crate) fn crashes_of_suspects(&self) -> Vec<u32> {
+        let crashes = |entry: &Entry| match entry.suspect {
+            Some(ParkedOn::Suspect { crashes, .. }) => Some(crashes),
+            _ => None,
+        };
+        self.entries().values().filter_map(crashes).collect()
+    }
+
+    /// This job, which is in hands here, may have killed a node: if it goes back, it waits like this.
+    pub(crate) fn suspect_of(&self, job: JobId, on: ParkedOn) {
+        if let Some(entry) = self.entries().get_mut(&job) {
+            entry.suspect = Some(on);
+        }
+    }
+
+    /// Completes when a suspect has gone since this was last waited for.
+    pub(crate) async fn suspect_gone(&self) {
+        self.0.suspect_gone.notified().await;
+    }
+
+    /// Whether a suspect has gone since this was last asked.
+    pub(crate) fn has_suspect_gone(&self) -> bool {
+        self.0.suspect_went.swap(false, Ordering::Relaxed)
+    }
+
+    /// Completes when no attempt is under way.
+    pub(crate) async fn emptied(&self) {
+        while !self.is_empty() {
+            self.0.emptied.notified().await;
+        }
     }
 
     /// Every attempt.
@@ -78,7 +135,7 @@ impl RunningJobs {
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<JobId, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -94,10 +151,17 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let mut entries = self.jobs.entries();
-        if entries.get(&self.job).is_some_and(|entry| entry.fence == self.fence) {
-            entries.remove(&self.job);
-        }
+        let mine = entries.get(&self.job).is_some_and(|entry| entry.fence == self.fence);
+        let entry = mine.then(|| entries.remove(&self.job)).flatten();
+        let empty = entries.is_empty();
         drop(entries);
+        if entry.is_some_and(|entry| entry.suspect.is_some()) {
+            self.jobs.0.suspect_went.store(true, Ordering::Relaxed);
+            self.jobs.0.suspect_gone.notify_one();
+        }
+        if empty {
+            self.jobs.0.emptied.notify_one();
+        }
         self.gone.cancel();
     }
 }
@@ -121,6 +185,22 @@ mod tests {
         assert!(jobs.has(job, fence.next()), "the end of the first leaves the second alone");
         jobs.stop(job);
         assert!(second.token.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn a_suspect_is_known_while_it_runs_and_its_end_is_told() {
+        let (jobs, job, other) = (RunningJobs::default(), JobId::generate(), JobId::generate());
+        let on = ParkedOn::Suspect { crashes: 2, method: "a.A.run".to_owned() };
+        let _ordinary = jobs.begin(other, Fence::FIRST);
+        let suspect = jobs.begin_suspect(job, Fence::FIRST, Some(on.clone()));
+        assert_eq!((jobs.suspect(job), jobs.suspect(other)), (Some(on), None));
+        assert_eq!(jobs.crashes_of_suspects(), [2]);
+        assert!(jobs.suspect_gone().now_or_never().is_none() && !jobs.has_suspect_gone());
+        drop(suspect);
+        jobs.suspect_gone().await;
+        assert!(jobs.has_suspect_gone() && !jobs.has_suspect_gone());
+        assert_eq!((jobs.suspect(job), jobs.crashes_of_suspects()), (None, Vec::new()));
+        assert!(jobs.emptied().now_or_never().is_none(), "another one runs");
     }
 
     #[test]

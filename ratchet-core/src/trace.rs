@@ -129,7 +129,18 @@ mod tests {
         for text in wrong {
             assert_eq!(text.parse::<TraceParent>(), Err(InvalidTraceParent), "{text}");
         }
-        assert_eq!(CALLER.parse::<TraceParent>().unwrap().to_string(), CALLER);
+        let caller: TraceParent = CALLER.parse().unwrap();
+        assert_eq!(caller.to_string(), CALLER);
+        assert_eq!(caller.trace_id(), 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c);
+        assert_eq!(caller.span_id(), 0xb7ad_6b71_6920_3331);
+    }
+
+    #[test]
+    fn the_last_bit_of_the_flags_says_whether_it_is_recorded() {
+        for (flags, sampled) in [("00", false), ("01", true), ("02", false), ("ff", true)] {
+            let caller: TraceParent = format!("{}{flags}", &CALLER[..CALLER.len() - 2]).parse().unwrap();
+            assert_eq!(caller.is_sampled(), sampled, "{flags}");
+        }
     }
 
     #[test]
@@ -137,6 +148,8 @@ mod tests {
         for text in [CALLER.replacen("00", "cc", 1), CALLER.replacen("00", "01", 1) + "-what-will-be"] {
             assert_eq!(text.parse::<TraceParent>().unwrap().to_string(), CALLER, "{text}");
         }
+        let unsampled = CALLER.replacen("00", "cc", 1).replace("-01", "-fe");
+        assert!(!unsampled.parse::<TraceParent>().unwrap().is_sampled());
     }
 
     #[test]

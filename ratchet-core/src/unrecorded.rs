@@ -1,9 +1,10 @@
 //! Outcomes that wait because the store did not take them yet: how many there are, and a log line for each reason.
 
-use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ratchet_api::{Sanitized, StoreError, StoreErrorKind};
+use ratchet_api::{Sanitized, StoreError};
+
+use crate::outage::Reasons;
 
 /// The outcomes of a node that wait to be recorded.
 #[derive(Clone, Default)]
@@ -13,11 +14,8 @@ pub(crate) struct Unrecorded(Arc<Mutex<State>>);
 struct State {
     waiting: usize,
     /// What was logged since the first of them began to wait.
-    said: HashSet<Reason>,
+    logged: Reasons,
 }
-
-/// Why the store did not take an outcome, as far as it is worth a log line of its own.
-type Reason = (StoreErrorKind, &'static str, Option<String>);
 
 /// One outcome that waits. It counts until this goes.
 pub(crate) struct Waiting(Unrecorded);
@@ -42,8 +40,7 @@ impl Unrecorded {
 impl Waiting {
     /// Says why, unless that was said since the first outcome began to wait.
     pub(crate) fn because(&self, error: &StoreError, text: impl FnOnce() -> Sanitized) {
-        let reason = (error.kind(), error.op(), error.code().map(str::to_owned));
-        if self.0.lock().said.insert(reason) {
+        if self.0.lock().logged.is_new(error) {
             let reason = text();
             tracing::error!(
                 code = error.code(), %reason,
@@ -58,7 +55,7 @@ impl Drop for Waiting {
         let mut state = self.0.lock();
         state.waiting -= 1;
         if state.waiting == 0 {
-            state.said.clear();
+            state.logged.clear();
             drop(state);
             tracing::info!("no outcome waits to be recorded any more");
         }
@@ -67,7 +64,7 @@ impl Drop for Waiting {
 
 #[cfg(test)]
 mod tests {
-    use ratchet_api::JobFailure;
+    use ratchet_api::{JobFailure, StoreErrorKind};
 
     use super::*;
     use crate::defaults::DefaultErrorSanitizer;
@@ -85,7 +82,10 @@ mod tests {
         let (one, other) = (unrecorded.wait(), unrecorded.wait());
         one.because(&read_only, text);
         other.because(&read_only, text);
-        assert_eq!(said.get(), 1);
+        let likewise =
+            StoreError::new(StoreErrorKind::Other, "commit_and_claim", "refused").with_code("25006");
+        other.because(&likewise, text);
+        assert_eq!(said.get(), 1, "whichever call it was");
         one.because(&no_grant, text);
         assert_eq!(said.get(), 2);
         drop(one);

@@ -1,10 +1,9 @@
 //! A job from submission to result, without a macro.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ratchet_core::defaults::PackagePrefixClassPolicy;
 use ratchet_core::{Backoff, Call, JobContext, JobFailure, Method, Ratchet, ResultError, Scheduler};
 use ratchet_store_memory::MemoryStore;
 
@@ -30,7 +29,7 @@ async fn scheduler(sums: Sums) -> Scheduler {
         },
     );
     let builder = Ratchet::builder(MemoryStore::new()).method(method.expect("the names are good"));
-    let builder = builder.bean_of("math.Sums", sums).class_policy(PackagePrefixClassPolicy::allow(["math."]));
+    let builder = builder.bean_of("math.Sums", Arc::new(sums)).allow(["math."]);
     builder.start().await.expect("the scheduler starts")
 }
 
@@ -61,4 +60,27 @@ async fn a_job_that_fails_too_often_is_a_dead_letter() {
     let error = handle.result().await.expect_err("it fails");
     assert!(matches!(&error, ResultError::Failed { error, .. } if error.starts_with("Unlucky: ")), "{error}");
     scheduler.stop().await;
+}
+
+/// One thread that runs what was spawned last before the rest, as every thread of the runtime does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn jobs_that_were_claimed_together_begin_in_claim_order() {
+    let started = Arc::new(Mutex::new(Vec::new()));
+    let notes = Arc::clone(&started);
+    let note = Method::function("math.Order", "note", move |_, (number,): (u32,)| {
+        notes.lock().expect("nobody panics").push(number);
+        async { Ok::<_, JobFailure>(()) }
+    });
+    let store = Arc::new(MemoryStore::new());
+    let client = Ratchet::client_shared(store.clone());
+    let calls = (0..20_u32).map(|number| Call::<()>::new("math.Order", "note").arg(&number));
+    let jobs = client.enqueue_many(calls).await.expect("they are stored");
+    let builder = Ratchet::builder_shared(store).method(note.expect("the names are good"));
+    let builder = builder.allow(["math."]);
+    let scheduler = builder.start().await.expect("the scheduler starts");
+    for job in jobs {
+        job.expect("it is stored").result().await.expect("it succeeds");
+    }
+    scheduler.stop().await;
+    assert_eq!(*started.lock().expect("nobody panics"), (0..20).collect::<Vec<_>>());
 }

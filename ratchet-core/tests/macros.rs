@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use ratchet_core::defaults::PackagePrefixClassPolicy;
 use ratchet_core::{Backoff, JobContext, JobError, JobFailure, JobPriority, Ratchet, ResultError, job, jobs};
 use ratchet_store_memory::MemoryStore;
 use serde::{Deserialize, Serialize};
@@ -85,8 +84,8 @@ async fn report(ctx: &JobContext, year: u16) -> Result<String, JobFailure> {
 }
 
 async fn scheduler() -> ratchet_core::Scheduler {
-    let builder = Ratchet::builder(MemoryStore::new()).bean(Shop::default()).function::<report>();
-    builder.class_policy(PackagePrefixClassPolicy::allow(["shop.", "old."])).start().await.expect("it starts")
+    let builder = Ratchet::builder(MemoryStore::new()).register(Shop::default()).function::<report>();
+    builder.allow(["shop.", "old."]).start().await.expect("it starts")
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! What stands in the parentheses of the attributes.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::quote;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
@@ -12,6 +12,13 @@ use crate::duration;
 pub(crate) struct ServiceArguments {
     pub(crate) target: LitStr,
     breaker: Breaker,
+}
+
+impl ServiceArguments {
+    /// Stands in for arguments with a mistake.
+    pub(crate) fn unknown() -> Self {
+        Self { target: LitStr::new("", Span::call_site()), breaker: Breaker::default() }
+    }
 }
 
 impl Parse for ServiceArguments {

@@ -2,7 +2,7 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
-use syn::{Attribute, Data, DeriveInput, Error, Fields, LitStr, Meta};
+use syn::{Attribute, Data, DeriveInput, Error, Field, Fields, LitStr, Meta, Type};
 
 pub(crate) fn expand(item: &DeriveInput) -> syn::Result<TokenStream> {
     let whole = never(&item.attrs)?;
@@ -31,14 +31,35 @@ pub(crate) fn expand(item: &DeriveInput) -> syn::Result<TokenStream> {
             }
         }
     };
+    let inner = inner_types(&item.data);
     let (name, (generics, arguments, bounds)) = (&item.ident, item.generics.split_for_impl());
     Ok(quote! {
         impl #generics ::ratchet_core::JobError for #name #arguments #bounds {
             fn retry_advice(&self) -> ::ratchet_core::RetryAdvice {
                 #advice
             }
+
+            fn heed_inner() {
+                #[allow(unused_imports)]
+                use ::ratchet_core::__private::{ErrorOf, HeedJobError as _, HeedNone as _};
+                #((&ErrorOf::<::core::result::Result<(), #inner>>(::core::marker::PhantomData)).heed();)*
+            }
         }
     })
+}
+
+/// The types that it is made `#[from]`.
+fn inner_types(data: &Data) -> Vec<&Type> {
+    let fields: Vec<&Fields> = match data {
+        Data::Struct(data) => vec![&data.fields],
+        Data::Enum(data) => data.variants.iter().map(|variant| &variant.fields).collect(),
+        Data::Union(_) => Vec::new(),
+    };
+    fields.into_iter().flatten().filter(|field| is_from(field)).map(|field| &field.ty).collect()
+}
+
+fn is_from(field: &Field) -> bool {
+    field.attrs.iter().any(|attribute| attribute.path().is_ident("from"))
 }
 
 /// The advice of `#[do_not_retry]`, if it is there.
@@ -60,8 +81,7 @@ fn never(attributes: &[Attribute]) -> syn::Result<Option<TokenStream>> {
 /// A pattern for the fields, and the advice of the inner error that one of them is `#[from]`.
 fn inherited(fields: &Fields) -> (TokenStream, TokenStream) {
     let usual = quote!(::ratchet_core::RetryAdvice::Usual);
-    let inner =
-        fields.iter().position(|field| field.attrs.iter().any(|attribute| attribute.path().is_ident("from")));
+    let inner = fields.iter().position(is_from);
     let Some(place) = inner else { return (quote!({ .. }), usual) };
     let name = format_ident!("inner");
     let pattern = match fields.iter().nth(place).and_then(|field| field.ident.as_ref()) {

@@ -5,7 +5,7 @@ use quote::quote;
 use syn::{Error, Ident, ItemFn, LitStr};
 
 use crate::attributes::JobOptions;
-use crate::method::Shape;
+use crate::method::{self, Shape};
 use crate::service::with_options;
 
 pub(crate) fn expand(options: &JobOptions, function: &ItemFn) -> syn::Result<TokenStream> {
@@ -36,6 +36,7 @@ pub(crate) fn expand(options: &JobOptions, function: &ItemFn) -> syn::Result<Tok
             },
         )?
     };
+    let heeding = shape.heeding();
     let method = with_options(&method, options, &target.value())?;
     let (visibility, about) = (&function.vis, format!("The job [`{name}()`]."));
     Ok(quote! {
@@ -55,8 +56,37 @@ pub(crate) fn expand(options: &JobOptions, function: &ItemFn) -> syn::Result<Tok
 
         impl ::ratchet_core::JobFunction for #name {
             fn method() -> ::core::result::Result<::ratchet_core::Method, ::ratchet_core::InvalidName> {
+                #heeding
                 ::core::result::Result::Ok(#method)
             }
         }
     })
+}
+
+/// Stands in for a job with a mistake, which is told, so that nothing else seems to be wrong.
+pub(crate) fn stand_in(function: &ItemFn, mistake: &Error) -> TokenStream {
+    let mistake = mistake.to_compile_error();
+    if function.sig.receiver().is_some() {
+        return quote!(#mistake #function);
+    }
+    let (visibility, name) = (&function.vis, &function.sig.ident);
+    let maker = method::stand_in(&Ident::new("job", name.span()), &quote!(), &function.sig);
+    quote! {
+        #mistake
+
+        #function
+
+        #[allow(non_camel_case_types, missing_docs)]
+        #visibility struct #name {}
+
+        impl #name {
+            #maker
+        }
+
+        impl ::ratchet_core::JobFunction for #name {
+            fn method() -> ::core::result::Result<::ratchet_core::Method, ::ratchet_core::InvalidName> {
+                ::core::unreachable!()
+            }
+        }
+    }
 }

@@ -27,16 +27,18 @@ use syn::parse_macro_input;
 ///     }
 /// }
 ///
-/// let call = Mailer::job().send("jane".to_owned());
-/// assert_eq!(call.payload()?.text().as_str(), r#"{"target":"mail.Mailer","method":"send","args":["jane"]}"#);
+/// let call = Mailer::job().send("jane".to_owned()).invocation()?;
+/// assert_eq!((call.target.as_str(), call.method.as_str()), ("mail.Mailer", "send"));
+/// assert_eq!(call.args.as_str(), r#"["jane"]"#);
 /// # Ok::<_, ratchet_core::CallError>(())
 /// ```
 ///
 /// `target` is the name that is stored. It stays when the type is renamed, so give it a name of its own.
 ///
-/// A method takes `&self`, then `&JobContext` if it wants one, then up to eight arguments that serde can store. It
-/// returns a `Result` whose error is a `JobError` or a `JobFailure`, or nothing. It stays an ordinary method that a
-/// test can call.
+/// A method takes `&self` and up to eight arguments that serde can store, and a `&JobContext` anywhere among them if it
+/// wants one. It returns nothing, or a `Result` with any error: `anyhow::Error`, `Box<dyn Error + Send + Sync>`, a type of
+/// your own, or a `JobFailure`, which also says whether and when to try again. An error with `#[derive(JobError)]` says so
+/// wherever it is hidden: see `SchedulerBuilder::heed`. It stays an ordinary method that a test can call.
 ///
 /// Options of `#[job]`, all of them defaults that a submission can change: `max_retries = 5`,
 /// `backoff = "exponential 30s"` or `"fixed 10s"`, `timeout = "5m"`, `queue = "mail"`, `priority = "high"`,
@@ -46,9 +48,8 @@ use syn::parse_macro_input;
 /// (the stored name), `aliases = ["deliver", "old.Target.deliver"]` (names under which waiting jobs may know it).
 #[proc_macro_attribute]
 pub fn jobs(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    let arguments = parse_macro_input!(arguments as attributes::ServiceArguments);
     let block = parse_macro_input!(item as syn::ItemImpl);
-    service::expand(&arguments, block).unwrap_or_else(|error| error.to_compile_error()).into()
+    service::expand(syn::parse(arguments), block).into()
 }
 
 /// Makes a function a job. Inside a `#[jobs]` block it marks a method; see there for its options.
@@ -61,17 +62,17 @@ pub fn jobs(arguments: TokenStream, item: TokenStream) -> TokenStream {
 ///     Ok(())
 /// }
 ///
-/// let call = rebuild::job(2026);
-/// assert_eq!(call.payload()?.text().as_str(), r#"{"target":"reports","method":"rebuild","args":[2026]}"#);
+/// let call = rebuild::job(2026).invocation()?;
+/// assert_eq!((call.target.as_str(), call.method.as_str()), ("reports", "rebuild"));
 /// # Ok::<_, ratchet_core::CallError>(())
 /// ```
 ///
 /// It is registered by `.function::<rebuild>()`.
 #[proc_macro_attribute]
 pub fn job(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    let options = parse_macro_input!(arguments as attributes::JobOptions);
     let function = parse_macro_input!(item as syn::ItemFn);
-    function::expand(&options, &function).unwrap_or_else(|error| error.to_compile_error()).into()
+    let expanded = syn::parse(arguments).and_then(|options| function::expand(&options, &function));
+    expanded.unwrap_or_else(|mistake| function::stand_in(&function, &mistake)).into()
 }
 
 /// Says of an error what it means for a retry.
@@ -93,7 +94,9 @@ pub fn job(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// ```
 ///
 /// `#[do_not_retry]` or `#[do_not_retry("reason")]` stands on a variant or on the whole type. A `#[from]` variant gives
-/// the answer of its inner error, if that is a `JobError`.
+/// the answer of its inner error, if that is a `JobError`. Where it is hidden in an `anyhow::Error` or among the sources of
+/// another error, the answer is found if a registered job returns this type or one that is made `#[from]` it, or if
+/// the builder was told to `.heed::<PayError>()`.
 #[proc_macro_derive(JobError, attributes(do_not_retry, from))]
 pub fn derive_job_error(item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as syn::DeriveInput);

@@ -14,14 +14,15 @@ const MOST: usize = 8;
 /// What a job's function takes and gives.
 pub(crate) struct Shape {
     pub(crate) has_self: bool,
-    /// How the context is passed, if it is.
-    pub(crate) context: Option<TokenStream>,
+    /// Every argument of the call in its place, the context among them.
+    passed: Vec<TokenStream>,
+    has_context: bool,
     pub(crate) names: Vec<Ident>,
     pub(crate) types: Vec<Type>,
     /// What it returns when it succeeds.
     pub(crate) result: TokenStream,
-    /// Whether it can fail.
-    pub(crate) fallible: bool,
+    /// The `Result` that it returns, if it can fail.
+    fallible: Option<Type>,
     pub(crate) is_async: bool,
 }
 
@@ -39,7 +40,8 @@ impl Shape {
         let (result, fallible) = result(&signature.output)?;
         let mut shape = Self {
             has_self: false,
-            context: None,
+            passed: Vec::new(),
+            has_context: false,
             names: Vec::new(),
             types: Vec::new(),
             result,
@@ -67,10 +69,11 @@ impl Shape {
                 }
                 self.has_self = true;
             }
-            FnArg::Typed(argument)
-                if self.names.is_empty() && self.context.is_none() && is_context(&argument.ty) =>
-            {
-                self.context = Some(match &*argument.ty {
+            FnArg::Typed(argument) if is_context(&argument.ty) => {
+                if std::mem::replace(&mut self.has_context, true) {
+                    return Err(Error::new(argument.span(), "a job has one context"));
+                }
+                self.passed.push(match &*argument.ty {
                     Type::Reference(_) => quote!(&ctx),
                     _ => quote!(ctx.clone()),
                 });
@@ -93,7 +96,9 @@ impl Shape {
                 Err(Error::new(argument.ty.span(), "arguments are stored, so their type must be known"))
             }
             owned => {
-                self.names.push(name.ident.clone());
+                let name = &name.ident;
+                self.passed.push(quote!(#name));
+                self.names.push(name.clone());
                 self.types.push(owned.clone());
                 Ok(())
             }
@@ -102,16 +107,38 @@ impl Shape {
 
     /// The arguments of the call, as they are passed on.
     pub(crate) fn passed(&self) -> TokenStream {
-        let (context, names) = (self.context.iter(), &self.names);
-        quote!(#(#context,)* #(#names),*)
+        let passed = &self.passed;
+        quote!(#(#passed),*)
     }
 
-    /// A call as a body whose end is always a `Result`.
+    /// A call as a body whose end is always a `Result` with a failure.
     pub(crate) fn body(&self, call: &TokenStream) -> TokenStream {
         let called = if self.is_async { quote!(#call.await) } else { quote!(#call) };
         match self.fallible {
-            true => called,
-            false => quote!({ #called; ::core::result::Result::<(), ::ratchet_core::JobFailure>::Ok(()) }),
+            // Found by what the error is: see `ratchet_core::__private`.
+            Some(_) => quote! {
+                match #called {
+                    ::core::result::Result::Ok(value) => ::core::result::Result::Ok(value),
+                    ::core::result::Result::Err(error) => {
+                        #[allow(unused_imports)]
+                        use ::ratchet_core::__private::{HiddenKind as _, OwnKind as _, PlainKind as _, UnfitKind as _, type_of};
+                        ::core::result::Result::Err((&&&&type_of(&error)).failure_kind().make(error))
+                    }
+                }
+            },
+            None => quote!({ #called; ::core::result::Result::<(), ::ratchet_core::JobFailure>::Ok(()) }),
+        }
+    }
+
+    /// Has the advice of its error followed also where that is hidden in another one.
+    pub(crate) fn heeding(&self) -> TokenStream {
+        let returned = self.fallible.iter();
+        quote! {
+            #({
+                #[allow(unused_imports)]
+                use ::ratchet_core::__private::{HeedJobError as _, HeedNone as _};
+                (&::ratchet_core::__private::ErrorOf::<#returned>(::core::marker::PhantomData)).heed();
+            })*
         }
     }
 
@@ -134,6 +161,23 @@ impl Shape {
     }
 }
 
+/// Stands in for the function that makes a call of a job with a mistake, so that the mistake is all that is told.
+pub(crate) fn stand_in(name: &Ident, receiver: &TokenStream, signature: &Signature) -> TokenStream {
+    let arguments = signature.inputs.iter().filter_map(|argument| match argument {
+        FnArg::Typed(argument) if !is_context(&argument.ty) => Some(argument),
+        _ => None,
+    });
+    let generics = &signature.generics;
+    let (_, _, bounds) = generics.split_for_impl();
+    let result = result(&signature.output).map_or_else(|_| quote!(()), |(success, _)| success);
+    quote! {
+        #[allow(unused_variables)]
+        pub fn #name #generics (#receiver #(#arguments),*) -> ::ratchet_core::Call<#result> #bounds {
+            ::core::unreachable!()
+        }
+    }
+}
+
 fn check_generics(signature: &Signature) -> syn::Result<()> {
     match signature.generics.params.is_empty() {
         true => Ok(()),
@@ -152,10 +196,10 @@ fn is_context(argument: &Type) -> bool {
     matches!(path, Type::Path(path) if path.path.segments.last().is_some_and(|last| last.ident == "JobContext"))
 }
 
-/// The type of a success, and whether there is another end.
-fn result(output: &ReturnType) -> syn::Result<(TokenStream, bool)> {
+/// The type of a success, and the whole `Result` if there is another end.
+fn result(output: &ReturnType) -> syn::Result<(TokenStream, Option<Type>)> {
     let returned = match output {
-        ReturnType::Default => return Ok((quote!(()), false)),
+        ReturnType::Default => return Ok((quote!(()), None)),
         ReturnType::Type(_, returned) => returned,
     };
     let wrong = || Error::new(returned.span(), "a job returns a `Result`, or nothing");
@@ -163,7 +207,7 @@ fn result(output: &ReturnType) -> syn::Result<(TokenStream, bool)> {
     let last = path.path.segments.last().filter(|last| last.ident == "Result").ok_or_else(wrong)?;
     let PathArguments::AngleBracketed(arguments) = &last.arguments else { return Err(wrong()) };
     match arguments.args.first() {
-        Some(GenericArgument::Type(success)) => Ok((quote!(#success), true)),
+        Some(GenericArgument::Type(success)) => Ok((quote!(#success), Some(Type::clone(returned)))),
         _ => Err(wrong()),
     }
 }

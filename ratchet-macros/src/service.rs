@@ -6,7 +6,7 @@ use syn::spanned::Spanned as _;
 use syn::{Attribute, Error, Ident, ImplItem, ImplItemFn, ItemImpl, LitStr, Type};
 
 use crate::attributes::{JobOptions, ServiceArguments};
-use crate::method::Shape;
+use crate::method::{Shape, stand_in};
 
 /// A method that is a job.
 struct Job {
@@ -16,26 +16,51 @@ struct Job {
     docs: Vec<Attribute>,
 }
 
-pub(crate) fn expand(arguments: &ServiceArguments, mut block: ItemImpl) -> syn::Result<TokenStream> {
-    let service = service(&block)?;
-    let mut jobs = Vec::new();
+/// Mistakes are told beside an `impl` that is whole, so that nothing else seems to be wrong.
+pub(crate) fn expand(arguments: syn::Result<ServiceArguments>, mut block: ItemImpl) -> TokenStream {
+    let mut mistakes = Vec::new();
+    let arguments = arguments.unwrap_or_else(|mistake| {
+        mistakes.push(mistake);
+        ServiceArguments::unknown()
+    });
+    let target = &arguments.target;
+    let (mut makers, mut methods, mut heeding) = (Vec::new(), Vec::new(), Vec::new());
     for item in &mut block.items {
-        if let ImplItem::Fn(function) = item
-            && let Some(mut options) = take_options(function)?
-        {
-            options.inherit(arguments);
-            jobs.push(Job::of(function, options)?);
+        let ImplItem::Fn(function) = item else { continue };
+        let Some(options) = take_options(function) else { continue };
+        let job = options.and_then(|options| Job::of(function, options, &arguments));
+        match job.and_then(|job| Ok((job.method(target)?, job))) {
+            Ok((method, job)) => {
+                makers.push(job.maker(target));
+                methods.push(method);
+                heeding.push(job.shape.heeding());
+            }
+            Err(mistake) => {
+                makers.push(stand_in(&function.sig.ident, &quote!(self,), &function.sig));
+                mistakes.push(mistake);
+            }
         }
     }
-    if jobs.is_empty() {
-        return Err(Error::new(Span::call_site(), "no method is marked with #[job]"));
+    if makers.is_empty() {
+        mistakes.push(Error::new(Span::call_site(), "no method is marked with #[job]"));
     }
-    let (target, itself) = (&arguments.target, &block.self_ty);
-    let calls = format_ident!("{service}Jobs");
-    let makers = jobs.iter().map(|job| job.maker(target));
-    let methods = jobs.iter().map(|job| job.method(target)).collect::<syn::Result<Vec<_>>>()?;
+    let service = match service(&block) {
+        Ok(service) => service,
+        Err(mistake) => {
+            let mistake = mistake.into_compile_error();
+            return quote!(#block #mistake);
+        }
+    };
+    if !mistakes.is_empty() {
+        methods.clear();
+        heeding.clear();
+    }
+    let mistakes = mistakes.into_iter().map(Error::into_compile_error);
+    let (itself, calls) = (&block.self_ty, format_ident!("{service}Jobs"));
     let about = format!("Calls of [`{service}`] that can be submitted.");
-    Ok(quote! {
+    quote! {
+        #(#mistakes)*
+
         #block
 
         #[doc = #about]
@@ -60,10 +85,11 @@ pub(crate) fn expand(arguments: &ServiceArguments, mut block: ItemImpl) -> syn::
             const TARGET: &'static str = #target;
 
             fn methods() -> ::core::result::Result<::std::vec::Vec<::ratchet_core::Method>, ::ratchet_core::InvalidName> {
+                #(#heeding)*
                 ::core::result::Result::Ok(::std::vec![#(#methods),*])
             }
         }
-    })
+    }
 }
 
 /// The name of the type.
@@ -86,19 +112,18 @@ fn service(block: &ItemImpl) -> syn::Result<Ident> {
 }
 
 /// Takes `#[job]` off a method, if it is there.
-fn take_options(function: &mut ImplItemFn) -> syn::Result<Option<JobOptions>> {
-    let Some(place) = function.attrs.iter().position(|attribute| attribute.path().is_ident("job")) else {
-        return Ok(None);
-    };
+fn take_options(function: &mut ImplItemFn) -> Option<syn::Result<JobOptions>> {
+    let place = function.attrs.iter().position(|attribute| attribute.path().is_ident("job"))?;
     let attribute = function.attrs.remove(place);
-    match &attribute.meta {
-        syn::Meta::Path(_) => Ok(Some(JobOptions::default())),
-        _ => attribute.parse_args().map(Some),
-    }
+    Some(match &attribute.meta {
+        syn::Meta::Path(_) => Ok(JobOptions::default()),
+        _ => attribute.parse_args(),
+    })
 }
 
 impl Job {
-    fn of(function: &ImplItemFn, options: JobOptions) -> syn::Result<Self> {
+    fn of(function: &ImplItemFn, mut options: JobOptions, arguments: &ServiceArguments) -> syn::Result<Self> {
+        options.inherit(arguments);
         if let Some(target) = &options.target {
             return Err(Error::new(target.span(), "the target stands in #[jobs(target = …)]"));
         }

@@ -11,7 +11,7 @@ pub enum Server {
     Mysql,
     /// MariaDB.
     Mariadb,
-    /// MongoDB, as a replica set with one member.
+    /// MongoDB, as a replica set: of one member unless more are asked for.
     Mongodb,
     /// PgBouncer in transaction mode, in front of PostgreSQL.
     Pgbouncer,
@@ -40,7 +40,7 @@ impl Server {
             Self::Postgres => "PostgreSQL",
             Self::Mysql => "MySQL",
             Self::Mariadb => "MariaDB",
-            Self::Mongodb => "MongoDB, as a replica set of one",
+            Self::Mongodb => "MongoDB, as a replica set",
             Self::Pgbouncer => "PgBouncer in transaction mode, before PostgreSQL",
         }
     }

@@ -3,47 +3,59 @@
 //! What a server says then names the user, the database or the host. So the error says which kind of thing is wrong, with
 //! the server's code, and what to do about it; the words of the server are in no error and in no log.
 
-use ratchet_api::StoreErrorKind;
+use std::borrow::Cow;
+use std::io::ErrorKind;
+
+use ratchet_api::{StoreError, StoreErrorKind, why_unreachable};
 
 use crate::{ConstraintDetector as _, Dialect};
 
 /// Why no connection could be opened. No text of it names a user, a password, a database or a host.
-#[derive(Debug, thiserror::Error)]
-#[error("{detail}")]
+#[derive(thiserror::Error)]
+#[error("{detail}{}", .code.as_ref().map(|code| format!(" (code {code})")).unwrap_or_default())]
 pub struct ConnectError {
     kind: StoreErrorKind,
     detail: String,
+    /// The database's code for it, if it gave one.
+    code: Option<String>,
     /// An error of the way to the server, or of a file: there are no names in it.
     source: Option<sqlx::Error>,
 }
+
+ratchet_api::debug_as_display!(ConnectError);
 
 impl ConnectError {
     /// What the driver's error means.
     pub fn new(dialect: Dialect, error: sqlx::Error) -> Self {
         use sqlx::Error::{Configuration, Database, Io, Tls};
+        let code = error.as_database_error().and_then(|error| dialect.code(error)).map(Cow::into_owned);
         let (kind, detail) = match &error {
             // Ours: the driver reads no configuration when it connects.
             Configuration(advice) => (StoreErrorKind::Other, advice.to_string()),
-            Database(_) if dialect != Dialect::Sqlite => refused(dialect, &error),
+            Database(_) if dialect != Dialect::Sqlite => {
+                let (kind, detail) = refused(dialect, &error, code.as_deref().unwrap_or_default());
+                (kind, detail.to_owned())
+            }
             Database(_) => (StoreErrorKind::Unavailable, "the file cannot be opened".to_owned()),
-            Io(error) => {
-                let advice = "check host and port in the URL, and that the server runs";
-                (
-                    StoreErrorKind::Unavailable,
-                    format!("the database cannot be reached ({}); {advice}", error.kind()),
-                )
-            }
-            Tls(_) => {
-                let advice = "check its certificate, and the options for TLS in the URL";
-                (StoreErrorKind::Unavailable, format!("no TLS connection to the server; {advice}"))
-            }
+            Io(error) => (StoreErrorKind::Unavailable, why_unreachable(error).to_owned()),
+            Tls(_) => (
+                StoreErrorKind::Unavailable,
+                "no TLS connection to the server: it offers none, or a certificate of this side cannot be used; \
+                 check the options for TLS in the URL"
+                    .to_owned(),
+            ),
             _ => (
                 StoreErrorKind::Unavailable,
                 "the connection ended before it was open; check the URL, and that the server runs".to_owned(),
             ),
         };
-        let nameless = matches!(error, Io(_) | Tls(_)) || dialect == Dialect::Sqlite;
-        Self { kind, detail, source: nameless.then_some(error) }
+        let nameless = match &error {
+            // What is wrong with a certificate is said with the names in it.
+            Io(error) => error.kind() != ErrorKind::InvalidData,
+            Tls(_) => true,
+            _ => dialect == Dialect::Sqlite,
+        };
+        Self { kind, detail, code, source: nameless.then_some(error) }
     }
 
     /// What kind of trouble it is.
@@ -51,50 +63,64 @@ impl ConnectError {
         self.kind
     }
 
-    /// What is wrong and what to do, and the driver's error where it names nobody.
-    pub(crate) fn into_parts(self) -> (StoreErrorKind, String, Option<sqlx::Error>) {
-        (self.kind, self.detail, self.source)
+    /// The same as an error of a store's operation, with the driver's error where it names nobody.
+    pub(crate) fn during(self, op: &'static str) -> StoreError {
+        let mut error = StoreError::new(self.kind, op, self.detail);
+        if let Some(code) = self.code {
+            error = error.with_code(code);
+        }
+        match self.source {
+            Some(source) => error.with_source(source),
+            None => error,
+        }
     }
 }
 
-/// What a server that answered has against the connection.
-fn refused(dialect: Dialect, error: &sqlx::Error) -> (StoreErrorKind, String) {
-    let code = error.as_database_error().and_then(|error| dialect.code(error)).unwrap_or_default();
-    let refusal = if dialect.is_access_denied(error) { Refusal::Login } else { meaning(dialect, &code) };
-    let (kind, what, advice) = match refusal {
+/// What a server that answered has against the connection, and what to do.
+fn refused(dialect: Dialect, error: &sqlx::Error, code: &str) -> (StoreErrorKind, &'static str) {
+    let refusal = match meaning(dialect, code) {
+        Refusal::Other if dialect.is_access_denied(error) => Refusal::Login,
+        refusal => refusal,
+    };
+    match refusal {
+        Refusal::Password => {
+            (StoreErrorKind::Other, "the server refuses the password of the user; check both in the URL")
+        }
+        Refusal::User => (
+            StoreErrorKind::Other,
+            "the server does not let this user in; check the user in the URL, and whom the server lets in from here \
+             and without TLS",
+        ),
         Refusal::Login => (
             StoreErrorKind::Other,
-            "the server refuses the user or its password",
-            "check both in the URL, and whom the server lets in",
+            "the server refuses the user or its password; check both in the URL, and whom the server lets in",
         ),
         Refusal::NoDatabase => (
             StoreErrorKind::Other,
-            "the server has no database of this name",
-            "create it, or check its name in the URL",
+            "the server has no database of this name; create it, or check its name in the URL",
         ),
         Refusal::NoRight => (
             StoreErrorKind::Other,
-            "the user may not connect to the database",
-            "grant it the right, or check the URL",
+            "the user may not connect to the database; grant it the right, or check the URL",
         ),
         Refusal::Full => (
             StoreErrorKind::Unavailable,
-            "the server has no connection left",
-            "raise its limit, or have fewer nodes or `connections`",
+            "the server has too many connections; raise its limit, or have fewer nodes or `connections`",
         ),
         Refusal::NotNow => (
             StoreErrorKind::Unavailable,
-            "the server takes no connections now",
-            "it starts, stops or recovers; try again",
+            "the server takes no connections now: it starts, stops or recovers; try again",
         ),
         Refusal::Other => {
-            (StoreErrorKind::Unavailable, "the server refuses the connection", "its log says why")
+            (StoreErrorKind::Unavailable, "the server refuses the connection; its log says why")
         }
-    };
-    (kind, format!("{what} ({code}); {advice}"))
+    }
 }
 
 enum Refusal {
+    Password,
+    User,
+    /// One of the two.
     Login,
     NoDatabase,
     NoRight,
@@ -105,6 +131,8 @@ enum Refusal {
 
 fn meaning(dialect: Dialect, code: &str) -> Refusal {
     match (dialect, code) {
+        (Dialect::Postgres, "28P01") => Refusal::Password,
+        (Dialect::Postgres, "28000") => Refusal::User,
         (Dialect::Postgres, "3D000") | (Dialect::MySql, "1049") => Refusal::NoDatabase,
         (Dialect::Postgres, "42501") => Refusal::NoRight,
         (Dialect::MySql, "1040" | "1203" | "1226") => Refusal::Full,
@@ -112,5 +140,25 @@ fn meaning(dialect: Dialect, code: &str) -> Refusal {
         (Dialect::Postgres, code) if code.starts_with("53") => Refusal::Full,
         (Dialect::Postgres, code) if code.starts_with("57P") => Refusal::NotNow,
         _ => Refusal::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_told_from_a_user() {
+        assert!(matches!(meaning(Dialect::Postgres, "28P01"), Refusal::Password));
+        assert!(matches!(meaning(Dialect::Postgres, "28000"), Refusal::User));
+        assert!(matches!(meaning(Dialect::Postgres, "53300"), Refusal::Full));
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_trusted_is_trouble_with_tls_and_names_nobody() {
+        let certificate = std::io::Error::new(ErrorKind::InvalidData, "not valid for name db.example");
+        let error = ConnectError::new(Dialect::Postgres, certificate.into()).during("connect");
+        assert!(error.to_string().contains("TLS"), "{error}");
+        assert!(!format!("{error:?}").contains("db.example"), "{error:?}");
     }
 }

@@ -191,6 +191,8 @@ fn sqlite(extended: u32, message: &str) -> Option<Meaning> {
         275 | 3091 | 18 | 20 => Some(Meaning::Content),
         // Busy and locked in all their forms, such as 517, busy because of an old snapshot.
         code if matches!(code & PRIMARY, 5 | 6) => Some(Meaning::LostRace),
+        // The disk is full, and so full that the index of the log cannot grow. Somebody will make room.
+        13 | 4874 => Some(Meaning::Passing),
         // A plain error has no code of its own, only words.
         1 if message.starts_with("no such table") || message.starts_with("no such column") => {
             Some(Meaning::SchemaMissing)
@@ -298,14 +300,16 @@ mod tests {
     // shows: S173
     #[test]
     fn sqlite_is_read_by_its_extended_code() {
-        use Meaning::{Content, ForeignKey, LostRace, Unique};
+        use Meaning::{Content, ForeignKey, LostRace, Passing, Unique};
         for (code, meaning) in [
             ("275", Some(Content)),
             ("3091", Some(Content)),
             ("18", Some(Content)),
             ("20", Some(Content)),
-            // Full, read-only, an error of the disk: the state of the machine.
-            ("13", None),
+            // Full, also for the index of the log.
+            ("13", Some(Passing)),
+            ("4874", Some(Passing)),
+            // Read-only, an error of the disk: the state of the machine.
             ("8", None),
             ("10", None),
             ("2067", Some(Unique)),

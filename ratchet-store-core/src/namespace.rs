@@ -17,6 +17,7 @@ use crate::Dialect;
 ///
 /// assert_eq!(Namespace::schema("billing")?.to_string(), "schema billing");
 /// assert_eq!(Namespace::prefix("billing_")?.to_string(), "prefix billing_");
+/// assert_eq!(Namespace::bare().to_string(), "the database");
 /// assert!(Namespace::schema("jobs; DROP TABLE users").is_err());
 /// # Ok::<_, ratchet_store_core::InvalidNamespace>(())
 /// ```
@@ -31,7 +32,7 @@ enum Kind {
 }
 
 /// A name that cannot become part of a statement.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "namespace {name:?} is not usable: take 1 to {max} ASCII letters, digits and underscores, and no digit first"
 )]
@@ -39,6 +40,8 @@ pub struct InvalidNamespace {
     name: String,
     max: usize,
 }
+
+ratchet_api::debug_as_display!(InvalidNamespace);
 
 impl Namespace {
     /// PostgreSQL cuts longer names off, and two cut names could become one.
@@ -105,7 +108,7 @@ impl fmt::Display for Namespace {
         match &self.0 {
             Kind::Schema(name) => write!(f, "schema {name}"),
             Kind::Prefix(prefix) => write!(f, "prefix {prefix}"),
-            Kind::Bare => f.write_str("no namespace"),
+            Kind::Bare => f.write_str("the database"),
         }
     }
 }

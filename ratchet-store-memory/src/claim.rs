@@ -10,6 +10,7 @@ use ratchet_api::{
 };
 
 use crate::MemoryStore;
+use crate::parking::Room;
 use crate::state::{Row, State};
 
 #[async_trait]
@@ -17,12 +18,14 @@ impl JobClaimStore for MemoryStore {
     async fn claim(&self, request: &ClaimRequest) -> StoreResult<Vec<JobClaim>> {
         Ok(self.transaction(|state, now| {
             let mut claims = Vec::new();
+            let mut room = Room::of(state, &request.owner, now);
             for part in &request.queues {
                 let mut best = state.claimable(now, |row| {
                     row.job.spec.queue == part.queue && !state.paused_queues.contains(&part.queue)
                 });
                 best.sort_by_key(|job| claim_order(job, request.boost_interval, now));
-                let ids: Vec<_> = best.iter().take(part.limit).map(|job| job.spec.id).collect();
+                let mine = best.into_iter().filter(|job| room.take(job)).take(part.limit);
+                let ids: Vec<_> = mine.map(|job| job.spec.id).collect();
                 claims.extend(state.take(&request.owner, &ids, now));
             }
             claims
@@ -101,7 +104,9 @@ impl State {
         match self.jobs.get(&claim.id).filter(held) {
             None => Loaded::Lost,
             Some(row) if row.cancel_requested => Loaded::CancelRequested,
-            Some(Row { unreadable: Some(problem), .. }) => Loaded::Corrupt(problem.clone()),
+            Some(Row { unreadable: Some(problem), job, .. }) => {
+                Loaded::Corrupt { problem: problem.clone(), on_failure: job.spec.on_failure.clone() }
+            }
             Some(row) => Loaded::Job(Box::new(row.view()), self.edges_from(claim.id)),
         }
     }

@@ -1,5 +1,7 @@
 //! Outcomes with all their consequences.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use ratchet_api::store::{CancelVerdict, JobTerminalStore, Target};
 use ratchet_api::{
@@ -14,7 +16,7 @@ use crate::state::State;
 impl JobTerminalStore for MemoryStore {
     async fn commit(&self, owner: &Owner, outcomes: &[Outcome]) -> StoreResult<Vec<Verdict>> {
         Ok(self.transaction(|state, now| {
-            outcomes.iter().map(|outcome| state.commit(owner, outcome, &self.limits, now)).collect()
+            outcomes.iter().map(|outcome| state.commit(owner, outcome, &Limits::MOST, now)).collect()
         }))
     }
 
@@ -54,7 +56,9 @@ impl State {
                 self.apply_edge_effects(outcome, now, &mut led_to);
                 self.finish(owner, outcome, now, &mut led_to);
             }
-            End::Retry { .. } | End::HandBack { .. } => self.give_back(owner, outcome, now, &mut led_to),
+            End::Retry { .. } | End::HandBack { .. } | End::Park { .. } => {
+                self.give_back(owner, outcome, now, &mut led_to);
+            }
         }
         for effect in &outcome.effects {
             if let Effect::Submit(submission) = effect {
@@ -84,6 +88,7 @@ impl State {
         let (status, result) = match &outcome.end {
             End::DeadLetter { error, reason } => {
                 row.job.attempts += u32::from(reason.consumes_attempt());
+                row.job.crash_count += u32::from(outcome.is_crash());
                 row.job.last_error = Some(error.message.as_str().to_owned());
                 row.fingerprint = Some(error.fingerprint.clone());
                 (JobStatus::Failed, ExecutionResult::Failed)
@@ -97,7 +102,7 @@ impl State {
                 row.job.last_error = None;
                 (JobStatus::Succeeded, ExecutionResult::Succeeded)
             }
-            End::Retry { .. } | End::HandBack { .. } => return,
+            End::Retry { .. } | End::HandBack { .. } | End::Park { .. } => return,
         };
         self.record(owner, outcome, result, now);
         self.end(outcome.id, status, ending, now, led_to);
@@ -123,9 +128,13 @@ impl State {
             }
             End::HandBack { delay, reason: HandBackReason::Crashed } => {
                 row.job.crash_count += 1;
+                if let Some(error) = &outcome.crash {
+                    row.job.last_error = Some(error.message.as_str().to_owned());
+                }
                 (*delay, Some(ExecutionResult::Crashed))
             }
             End::HandBack { delay, .. } => (*delay, outcome.run.map(|_| ExecutionResult::Snoozed)),
+            End::Park { .. } => (Duration::ZERO, outcome.run.map(|_| ExecutionResult::Snoozed)),
             End::Succeeded { .. } | End::DeadLetter { .. } | End::Canceled { .. } => return,
         };
         if let Some(result) = result {
@@ -134,8 +143,12 @@ impl State {
         self.free_permits(outcome.id);
         if let Some(row) = self.jobs.get_mut(&outcome.id) {
             row.enter(JobStatus::Pending);
+            row.job.parked_on = outcome.parked_on().cloned();
             row.job.progress = None;
-            row.job.scheduled_time = now + delay;
+            row.job.scheduled_time = match outcome.end.keeps_due() {
+                true => row.job.scheduled_time.min(now),
+                false => now + delay,
+            };
             led_to.next_due = Some(row.job.scheduled_time);
         }
     }
@@ -147,7 +160,7 @@ impl State {
         let times = ending(outcome.run, None, now);
         row.duration = times.duration();
         row.started_at = times.started_at;
-        if let End::Retry { error, .. } | End::DeadLetter { error, .. } = &outcome.end {
+        if let Some(error) = outcome.error() {
             row.error_class = Some(error.class.as_str().to_owned());
             row.error = Some(error.message.as_str().to_owned());
         }
@@ -156,13 +169,13 @@ impl State {
 }
 
 /// From due to claimed.
-fn row_wait(state: &State, id: JobId) -> Option<std::time::Duration> {
+fn row_wait(state: &State, id: JobId) -> Option<Duration> {
     let job = &state.jobs.get(&id)?.job;
     Some(job.picked_at?.since(job.scheduled_time))
 }
 
 /// An end at `now`, with the run counted back from it.
-fn ending(run: Option<Run>, queue_wait: Option<std::time::Duration>, now: Timestamp) -> Ending {
+fn ending(run: Option<Run>, queue_wait: Option<Duration>, now: Timestamp) -> Ending {
     let mut ending = Ending::at(now);
     ending.queue_wait = queue_wait;
     if let Some(run) = run {

@@ -125,23 +125,23 @@ impl LockStore for MemoryStore {
             return Err(StoreError::invalid("try_lock", "a lock needs a time to live above zero"));
         }
         Ok(self.transaction(|state, now| {
-            let unheld = || Lock { holder: None, term: 0, expires: now };
+            let unheld = || Lock { holder: None, term: 0, taken: now, expires: now };
             let lock = state.locks.entry(name.clone()).or_insert_with(unheld);
-            let holder = lock.holder.as_ref().filter(|_| lock.expires > now);
+            let holder = lock.holder.as_ref().filter(|_| lock.runs(now));
             match holder {
                 Some(holder) if holder != owner => return None,
                 Some(_) => {}
                 None => lock.term += 1,
             }
             lock.holder = Some(owner.clone());
-            lock.expires = now + ttl;
+            lock.extend(now, ttl);
             Some(LockLease { name: name.clone(), owner: owner.clone(), term: lock.term })
         }))
     }
 
     async fn renew_lock(&self, lease: &LockLease, ttl: Duration) -> StoreResult<bool> {
         Ok(self.transaction(|state, now| {
-            state.held_lock(lease, now).map(|lock| lock.expires = now + ttl).is_some()
+            state.held_lock(lease, now).map(|lock| lock.extend(now, ttl)).is_some()
         }))
     }
 
@@ -155,8 +155,18 @@ impl State {
     /// The lock, if it is still held under this lease.
     fn held_lock(&mut self, lease: &LockLease, now: Timestamp) -> Option<&mut Lock> {
         let lock = self.locks.get_mut(&lease.name)?;
-        let held =
-            lock.holder.as_ref() == Some(&lease.owner) && lock.term == lease.term && lock.expires > now;
+        let held = lock.holder.as_ref() == Some(&lease.owner) && lock.term == lease.term && lock.runs(now);
         held.then_some(lock)
+    }
+}
+
+impl Lock {
+    /// Whether its time has not run out. It has if it was taken further ahead than it was to last: the clock went back.
+    fn runs(&self, now: Timestamp) -> bool {
+        self.expires > now && self.taken.since(now) <= self.expires.since(self.taken)
+    }
+
+    fn extend(&mut self, now: Timestamp, ttl: Duration) {
+        (self.taken, self.expires) = (now, now + ttl);
     }
 }

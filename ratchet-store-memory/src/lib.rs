@@ -12,6 +12,7 @@ mod control;
 mod grouping;
 mod insert;
 mod node;
+mod parking;
 mod query;
 mod record;
 mod recurring;
@@ -23,8 +24,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use ratchet_api::spi::ClusterCoordinator;
-use ratchet_api::store::{Capabilities, StoreInfo};
-use ratchet_api::{JobId, Limits, StoreClock, StoreResult, Timestamp};
+use ratchet_api::store::StoreInfo;
+use ratchet_api::{Fence, JobId, Owner, StoreClock, StoreResult, Timestamp};
 
 use state::State;
 use wakeup::{MemoryCoordinator, Wakeups};
@@ -51,7 +52,6 @@ use wakeup::{MemoryCoordinator, Wakeups};
 pub struct MemoryStore {
     state: Arc<Mutex<State>>,
     clock: StoreClock,
-    limits: Limits,
     wakeups: Arc<Wakeups>,
 }
 
@@ -79,6 +79,10 @@ impl MemoryStore {
             (_, None) => {}
             // Nothing here can be without its queue state, and what that leads to is done at once.
             ("QueueStateGone", Some(_)) => state.end_corrupt(job, now),
+            ("FirstVersion", Some(row)) => row.job.fence = Fence::FIRST,
+            ("OwnerName", Some(row)) => row.job.picked_by = Some(Owner::from_stored("nobody")),
+            // Numbers of lines and beats of nodes are what they are.
+            ("LogNumber" | "OwnerBeats", Some(_)) => {}
             (_, Some(row)) => {
                 row.unreadable = Some(how.to_owned());
                 row.unreachable = matches!(how, "Priority" | "QueueName");
@@ -104,18 +108,8 @@ impl StoreInfo for MemoryStore {
         "memory"
     }
 
-    fn capabilities(&self) -> Capabilities {
-        let mut capabilities = Capabilities::default();
-        capabilities.wakeups = true;
-        capabilities
-    }
-
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
         Some(Arc::new(MemoryCoordinator::new(Arc::clone(&self.wakeups))))
-    }
-
-    fn limits(&self) -> Limits {
-        self.limits
     }
 
     async fn database_time(&self) -> StoreResult<Timestamp> {

@@ -6,11 +6,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_api::store::NodeStore;
 use ratchet_api::{
-    Beat, BeatReply, Fence, JobClaim, JobStatus, Node, NodeInfo, Owner, Pulse, StoreResult, Timestamp,
-    whole_millis,
+    Beat, BeatReply, Fence, JobClaim, JobStatus, Node, NodeInfo, Owner, ParkedOn, Pulse, StoreResult,
+    Timestamp, whole_millis,
 };
 
 use crate::MemoryStore;
+use crate::parking::Room;
 use crate::state::{Row, State};
 
 #[async_trait]
@@ -89,6 +90,7 @@ impl State {
         node.skew_millis = beat.node_time.as_millis() - now.as_millis();
         node.running = beat.running;
         node.slots = beat.slots;
+        node.draining = beat.draining;
 
         let mut reply = BeatReply::accepted(now);
         let working = self.working_owners();
@@ -102,9 +104,18 @@ impl State {
             .map(|row| row.job.spec.id)
             .collect();
         let open = |row: &&Row| row.is_unblocked() && !self.paused_queues.contains(&row.job.spec.queue);
-        let times = || self.jobs.values().filter(open).map(|row| row.job.scheduled_time);
-        reply.due_work = times().any(|due| due <= now);
-        reply.next_due = times().filter(|due| *due > now).min();
+        let mut room = Room::of(self, &beat.owner, now);
+        let due = |row: &Row| row.job.scheduled_time <= now;
+        reply.due_work = self.jobs.values().filter(open).any(|row| due(row) && room.take(&row.job));
+        let suspect = |row: &Row| matches!(row.job.parked_on, Some(ParkedOn::Suspect { .. }));
+        reply.suspects = self.jobs.values().filter(open).any(|row| due(row) && suspect(row));
+        reply.next_due = self
+            .jobs
+            .values()
+            .filter(open)
+            .filter(|row| !due(row) && row.job.parked_on.is_none())
+            .map(|row| row.job.scheduled_time)
+            .min();
         reply.next_fire =
             self.active_masters().filter_map(|row| row.job.recurrence.as_ref()?.next_fire).min();
         reply
@@ -128,11 +139,6 @@ impl State {
         for node in self.nodes.values_mut().filter(|node| node.heartbeat_at > now) {
             node.lease_until = now + node.pulse().lease;
             (node.heartbeat_at, node.beating_since) = (now, now);
-        }
-        for lock in self.locks.values_mut() {
-            if (by..by * 2).contains(&lock.expires.since(now)) {
-                lock.expires = lock.expires - by;
-            }
         }
         let executions = &self.executions;
         let timed_at = |row: &Row| {

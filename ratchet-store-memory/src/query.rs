@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use ratchet_api::store::{
-    DeadLetterGroup, JobFilter, JobPage, JobQueryStore, JobStory, PageRequest, QueueHealth,
+    DeadLetterGroup, JobFilter, JobPage, JobQueryStore, JobStory, PageRequest, Parking, QueueHealth,
 };
 use ratchet_api::{Batch, BatchId, Fingerprint, Job, JobId, JobStatus, QueueName, StoreResult, Timestamp};
 
@@ -35,6 +35,21 @@ impl JobQueryStore for MemoryStore {
 
     async fn queue_health(&self) -> StoreResult<Vec<(QueueName, QueueHealth)>> {
         Ok(self.transaction(|state, now| state.queue_health(now).into_iter().collect()))
+    }
+
+    async fn parkings(&self) -> StoreResult<Vec<Parking>> {
+        Ok(self.transaction(|state, _| {
+            let mut parkings: BTreeMap<(&QueueName, String), Parking> = BTreeMap::new();
+            for Row { job, .. } in state.jobs.values().filter(|row| row.is_unblocked()) {
+                let Some(on) = &job.parked_on else { continue };
+                let (queue, oldest) = (&job.spec.queue, job.scheduled_time);
+                let none = || Parking { queue: queue.clone(), on: on.clone(), jobs: 0, oldest };
+                let parking = parkings.entry((queue, on.to_string())).or_insert_with(none);
+                parking.jobs += 1;
+                parking.oldest = parking.oldest.min(oldest);
+            }
+            parkings.into_values().collect()
+        }))
     }
 
     async fn dead_letters(&self, limit: usize) -> StoreResult<Vec<DeadLetterGroup>> {
@@ -113,6 +128,7 @@ impl State {
             match job.status {
                 JobStatus::Pending if job.blocked_by > 0 => health.blocked += 1,
                 JobStatus::Pending if job.scheduled_time > now => health.scheduled += 1,
+                JobStatus::Pending if job.parked_on.is_some() => health.parked += 1,
                 JobStatus::Pending => {
                     health.ready += 1;
                     health.ready_by_priority[job.spec.priority as usize] += 1;

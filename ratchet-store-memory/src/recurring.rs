@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_api::store::{JobBatchStatusStore, NewRecurring, ProgressReport, RecurringStore, SavedRecurring};
 use ratchet_api::{
-    BusinessKey, Due, Job, JobClaim, JobId, JobStatus, Needs, NewJob, Owner, Sanitized, StoreError,
-    StoreResult, Tag, Timestamp,
+    BusinessKey, Due, Job, JobClaim, JobId, JobStatus, Needs, NewJob, Owner, ParkedOn, QueueName, Sanitized,
+    StoreError, StoreResult, Tag, Timestamp,
 };
 
 use crate::MemoryStore;
@@ -100,6 +100,22 @@ impl State {
 impl JobBatchStatusStore for MemoryStore {
     async fn pick_up(&self, owner: &Owner, jobs: &[JobId]) -> StoreResult<Vec<JobClaim>> {
         Ok(self.transaction(|state, now| state.take(owner, jobs, now)))
+    }
+
+    async fn pick_up_parked(
+        &self,
+        owner: &Owner,
+        queue: &QueueName,
+        on: &ParkedOn,
+        limit: usize,
+    ) -> StoreResult<Vec<JobClaim>> {
+        Ok(self.transaction(|state, now| {
+            let asked = |row: &Row| row.job.spec.queue == *queue && row.job.parked_on.as_ref() == Some(on);
+            let limit = if state.paused_queues.contains(queue) { 0 } else { limit };
+            let ids: Vec<_> =
+                state.claimable(now, asked).into_iter().take(limit).map(|job| job.spec.id).collect();
+            state.take(owner, &ids, now)
+        }))
     }
 
     async fn pick_up_unreachable(&self, owner: &Owner, limit: usize) -> StoreResult<Vec<JobClaim>> {

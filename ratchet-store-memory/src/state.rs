@@ -62,6 +62,8 @@ pub(crate) struct BatchRow {
 pub(crate) struct Lock {
     pub(crate) holder: Option<Owner>,
     pub(crate) term: i64,
+    /// When it was taken or renewed last.
+    pub(crate) taken: Timestamp,
     pub(crate) expires: Timestamp,
 }
 
@@ -142,6 +144,9 @@ impl Row {
         if status != JobStatus::Running {
             self.job.picked_by = None;
             self.job.picked_at = None;
+        }
+        if status == JobStatus::Running || status.is_terminal() {
+            self.job.parked_on = None;
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use ratchet_api::spi::{ClusterCoordinator, WakeupListener};
+use ratchet_api::spi::{ClusterCoordinator, WakeupKind, WakeupListener};
 use ratchet_api::{JobPriority, StoreResult};
 
 /// Everybody who listens, and as which node.
@@ -37,15 +37,24 @@ impl MemoryCoordinator {
     fn closed(&self) -> MutexGuard<'_, bool> {
         self.closed.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Under the lock, so that none is called once its shutdown has returned.
+    fn tell(&self, kind: WakeupKind) {
+        let listeners = self.wakeups.listeners();
+        let others = listeners.iter().filter(|(node, _)| *node != self.node);
+        others.for_each(|(_, listener)| listener(kind));
+    }
 }
 
 #[async_trait]
 impl ClusterCoordinator for MemoryCoordinator {
     async fn notify_new_work(&self, _: JobPriority) -> StoreResult<()> {
-        // Under the lock, so that none is called once its shutdown has returned.
-        let listeners = self.wakeups.listeners();
-        let others = listeners.iter().filter(|(node, _)| *node != self.node);
-        others.for_each(|(_, listener)| listener());
+        self.tell(WakeupKind::NewWork);
+        Ok(())
+    }
+
+    async fn notify_cancel_requested(&self) -> StoreResult<()> {
+        self.tell(WakeupKind::CancelRequested);
         Ok(())
     }
 

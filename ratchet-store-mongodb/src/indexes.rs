@@ -3,12 +3,13 @@
 use bson::{Document, doc};
 use futures::future::try_join_all;
 use mongodb::IndexModel;
-use mongodb::options::IndexOptions;
+use mongodb::options::{CreateCollectionOptions, IndexOptions};
 use ratchet_api::{StoreError, StoreErrorKind, StoreResult};
 
 use crate::client::MongoStore;
 use crate::collections::{Collections, Raw};
 use crate::error::During;
+use crate::wakeup::Notices;
 
 /// Raised whenever collections or indexes change.
 const VERSION: i32 = 1;
@@ -38,8 +39,16 @@ pub(crate) async fn ensure(store: &MongoStore, migrate: bool) -> StoreResult<()>
     }
     // A transaction may not make the collection that it writes to while another one does, so all of them exist first.
     let names = store.database.list_collection_names().await.during(OP)?;
-    let missing = c.all().filter(|raw| !names.iter().any(|name| name == raw.name()));
-    try_join_all(missing.map(|raw| create(store, raw))).await?;
+    let missing = |name: &str| !names.iter().any(|known| known == name);
+    let plain = c.all().map(Raw::name).filter(|name| missing(name));
+    try_join_all(plain.map(|name| create(store, name, CreateCollectionOptions::default()))).await?;
+    if missing(store.notices.name()) {
+        match create(store, store.notices.name(), Notices::layout()).await {
+            // A store works without; `startup` says so.
+            Err(error) if error.kind() == StoreErrorKind::Other => {}
+            made => made?,
+        }
+    }
     try_join_all(
         models(c).into_iter().map(|(raw, models)| async move { raw.create_indexes(models).await.during(OP) }),
     )
@@ -49,9 +58,9 @@ pub(crate) async fn ensure(store: &MongoStore, migrate: bool) -> StoreResult<()>
     Ok(())
 }
 
-async fn create(store: &MongoStore, raw: &Raw) -> StoreResult<()> {
+async fn create(store: &MongoStore, name: &str, layout: CreateCollectionOptions) -> StoreResult<()> {
     const NAMESPACE_EXISTS: i32 = 48;
-    match store.database.create_collection(raw.name()).await {
+    match store.database.create_collection(name).with_options(layout).await {
         Err(error) => match error.kind.as_ref() {
             mongodb::error::ErrorKind::Command(command) if command.code == NAMESPACE_EXISTS => Ok(()),
             _ => Err(error).during(OP),
@@ -71,8 +80,21 @@ fn models(c: &Collections) -> Vec<(&Raw, Vec<IndexModel>)> {
                     doc! { "queue.name": 1, "queue.priority": 1, "scheduled_time": 1, "_id": 1 },
                     claimable(),
                 ),
+                // The five heads of what is parked on one thing, and what of it has expired. Mostly empty.
+                partial(
+                    "parked",
+                    doc! {
+                        "queue.name": 1, "queue.parked_on": 1, "queue.priority": 1, "scheduled_time": 1, "_id": 1,
+                    },
+                    parked(),
+                ),
+                partial("parked_expiry", doc! { "queue.name": 1, "spec.expires_at": 1, "_id": 1 }, {
+                    let mut expiring = parked();
+                    expiring.insert("spec.expires_at", doc! { "$exists": true });
+                    expiring
+                }),
                 // When anything is due at all, for the heartbeat.
-                partial("due", doc! { "scheduled_time": 1 }, claimable()),
+                partial("next_due", doc! { "scheduled_time": 1 }, claimable_anywhere()),
                 // Jobs of an owner: what it holds, and what a dead one left.
                 partial("orphan", doc! { "queue.picked_by": 1, "_id": 1 }, doc! { "status": "RUNNING" }),
                 // One live job a business key. Strings compare by bytes: no collation is set.
@@ -112,7 +134,28 @@ fn models(c: &Collections) -> Vec<(&Raw, Vec<IndexModel>)> {
 
 /// The jobs that could be claimed once their time has come. Schedules have no queue name.
 pub(crate) fn claimable() -> Document {
-    doc! { "status": "PENDING", "blocked_by": 0, "queue.name": { "$exists": true } }
+    doc! {
+        "status": "PENDING", "blocked_by": 0, "queue.name": { "$exists": true }, "queue.parked_on": null,
+    }
+}
+
+/// The same jobs in words that no claim uses: a claim that could go by `next_due` as well would try both indexes each time.
+pub(crate) fn claimable_anywhere() -> Document {
+    let mut claimable = claimable();
+    claimable.insert("created_at", doc! { "$exists": true });
+    claimable
+}
+
+/// Jobs that could be claimed by whoever has what they lack.
+pub(crate) fn parked() -> Document {
+    doc! { "status": "PENDING", "blocked_by": 0, "queue.parked_on": { "$exists": true } }
+}
+
+/// The same in any queue: the first field of an index has to be named, or all jobs are read.
+pub(crate) fn parked_anywhere() -> Document {
+    let mut parked = parked();
+    parked.insert("queue.name", doc! { "$exists": true });
+    parked
 }
 
 fn model(name: &str, keys: Document, only: Option<Document>, unique: bool) -> IndexModel {

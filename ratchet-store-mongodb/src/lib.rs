@@ -8,7 +8,7 @@
 //! ```no_run
 //! use ratchet_store_mongodb::{MongoOptions, MongoStore};
 //!
-//! # async fn example() -> ratchet_api::StoreResult<()> {
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let store = MongoStore::connect("mongodb://localhost/?replicaSet=rs0", MongoOptions::default()).await?;
 //! # Ok(()) }
 //! ```
@@ -17,10 +17,17 @@ mod client;
 mod clock;
 mod codec;
 mod collections;
+mod enlist;
 mod error;
 mod indexes;
+mod reach;
 mod startup;
 mod store;
 mod unit;
+mod wakeup;
 
 pub use client::{MongoOptions, MongoStore};
+pub use enlist::InMongo;
+pub use error::driver_error;
+/// The driver, in the version that the store takes clients of.
+pub use mongodb;

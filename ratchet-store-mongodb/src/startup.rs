@@ -11,15 +11,18 @@ const OP: &str = "connect";
 
 /// What a store does with the documents of every collection.
 const ACTIONS: [&str; 4] = ["find", "insert", "update", "remove"];
+/// What it does with the notices of nodes to each other.
+const ACTIONS_ON_NOTICES: [&str; 2] = ["find", "insert"];
 
-/// Makes sure that the server has transactions and that the user may read and write.
-pub(crate) async fn check(store: &MongoStore) -> StoreResult<()> {
+/// Makes sure that the server has transactions and that the user may read and write; answers whether nodes can tell each
+/// other about new work.
+pub(crate) async fn check(store: &MongoStore) -> StoreResult<bool> {
     let ask = |question| async { store.database.run_command(question).await.during(OP) };
     let (hello, status) =
         try_join(ask(doc! { "hello": 1 }), ask(doc! { "connectionStatus": 1, "showPrivileges": true }))
             .await?;
     let collections: Vec<&str> = store.collections.all().map(|collection| collection.name()).collect();
-    let lacking = lacking(&status, store.database.name(), &collections);
+    let lacking = lacking(&status, store.database.name(), &ACTIONS, &collections);
     if !lacking.is_empty() {
         let advice = "give it the role `readWrite` on the database";
         let detail = format!("the user lacks rights: {}; {advice}", lacking.join(", "));
@@ -29,7 +32,29 @@ pub(crate) async fn check(store: &MongoStore) -> StoreResult<()> {
         let advice = "the server has no transactions: run it as a replica set, also with one member";
         return Err(StoreError::new(StoreErrorKind::Unsupported, OP, advice));
     }
-    Ok(())
+    if !store.wakeups {
+        return Ok(false);
+    }
+    let hindrance = hindrance(store, &status).await?;
+    if let Some(hindrance) = &hindrance {
+        tracing::warn!(hindrance, "nodes have no wakeups here: work of others is found by polling");
+    }
+    Ok(hindrance.is_none())
+}
+
+/// Why nodes cannot tell each other about new work.
+async fn hindrance(store: &MongoStore, status: &Document) -> StoreResult<Option<String>> {
+    let notices = store.notices.name();
+    let lacking = lacking(status, store.database.name(), &ACTIONS_ON_NOTICES, &[notices]);
+    if !lacking.is_empty() {
+        return Ok(Some(format!("the user lacks rights: {}", lacking.join(", "))));
+    }
+    match store.notices.are_capped().await {
+        Ok(true) => Ok(None),
+        Ok(false) => Ok(Some(format!("the database has no capped collection {notices}"))),
+        Err(error) if error.kind() == StoreErrorKind::Other => Ok(Some(error.to_string())),
+        Err(error) => Err(error),
+    }
 }
 
 /// A member of a replica set has them, and a router before a sharded cluster.
@@ -38,7 +63,7 @@ fn has_transactions(hello: &Document) -> bool {
 }
 
 /// Each right that is missing, and on what. None are if nobody had to log in.
-fn lacking(status: &Document, database: &str, collections: &[&str]) -> Vec<String> {
+fn lacking(status: &Document, database: &str, actions: &[&str], collections: &[&str]) -> Vec<String> {
     let Ok(authentication) = status.get_document("authInfo") else { return Vec::new() };
     let list = |name| authentication.get_array(name).map(Vec::as_slice).unwrap_or_default();
     if list("authenticatedUsers").is_empty() {
@@ -51,7 +76,7 @@ fn lacking(status: &Document, database: &str, collections: &[&str]) -> Vec<Strin
         let granted = |action: &&&str| {
             privileges.iter().any(|privilege| allows(privilege, action, database, collection))
         };
-        let missing: Vec<&str> = ACTIONS.iter().filter(|action| !granted(action)).copied().collect();
+        let missing: Vec<&str> = actions.iter().filter(|action| !granted(action)).copied().collect();
         if !missing.is_empty() {
             lacking.push(format!("{} on {collection}", missing.join(", ")));
         }
@@ -96,7 +121,7 @@ mod tests {
                 may(on("jobs", "b"), all),
             ],
         ] {
-            assert_eq!(lacking(&status(privileges), "jobs", &["a", "b"]), Vec::<String>::new());
+            assert_eq!(lacking(&status(privileges), "jobs", &ACTIONS, &["a", "b"]), Vec::<String>::new());
         }
         for (privileges, missing) in [
             (
@@ -112,12 +137,13 @@ mod tests {
                 ["find, insert, update, remove on a", "find, insert, update, remove on b"],
             ),
         ] {
-            assert_eq!(lacking(&status(privileges), "jobs", &["a", "b"]), missing);
+            assert_eq!(lacking(&status(privileges), "jobs", &ACTIONS, &["a", "b"]), missing);
         }
         assert_eq!(
             lacking(
                 &status(vec![may(on("jobs", "a"), all), may(on("jobs", ""), &all[..3])]),
                 "jobs",
+                &ACTIONS,
                 &["a", "b"]
             ),
             ["remove on b"]
@@ -127,7 +153,7 @@ mod tests {
     #[test]
     fn where_nobody_logs_in_everybody_may_do_everything() {
         let status = doc! { "authInfo": { "authenticatedUsers": [], "authenticatedUserPrivileges": [] } };
-        assert_eq!(lacking(&status, "jobs", &["a"]), Vec::<String>::new());
+        assert_eq!(lacking(&status, "jobs", &ACTIONS, &["a"]), Vec::<String>::new());
     }
 
     #[test]

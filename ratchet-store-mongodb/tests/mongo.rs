@@ -1,145 +1,53 @@
-//! What only this store can show: its plans, its round trips, the server's own clock, and history that overflows.
+//! What only this store can show: the server's own clock, history that overflows, and ways to open it.
+
+mod common;
 
 use std::slice::from_ref;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mongodb::bson::{Document, doc};
-use mongodb::{Client, Database};
-use ratchet_api::spi::ErrorSanitizer;
+use common::{LEASE, Place, error, job, url};
+use mongodb::Client;
+use mongodb::bson::spec::BinarySubtype;
+use mongodb::bson::{Bson, Document, doc};
+use mongodb::options::ClientOptions;
 use ratchet_api::store::{
-    ClaimRequest, ExecutionStore, JobBatchStatusStore, JobBulkStore, JobClaimStore, JobCrudStore,
-    JobTerminalStore, Loaded, LockStore, NodeStore, StoreInfo,
+    ClaimRequest, ExecutionStore as _, JobBatchStatusStore as _, JobClaimStore as _, JobCrudStore as _,
+    JobTerminalStore as _, Loaded, LockStore as _, NodeStore as _, StoreInfo as _,
 };
 use ratchet_api::{
-    Beat, End, ErrorRecord, HandBackReason, IdempotencyKey, Inserted, JobClaim, JobFailure, JobPayload,
-    JobPriority, JobStatus, JsonText, LockName, NewJob, NodeInfo, Outcome, Owner, Run, Sanitized, StoreClock,
-    Submission, Verdict,
+    Beat, End, HandBackReason, JobClaim, JobStatus, JsonText, LockName, NodeInfo, Outcome, Owner, Run,
+    StoreClock, StoreErrorKind, Verdict,
 };
-use ratchet_servers::Server;
 use ratchet_store_mongodb::{MongoOptions, MongoStore};
 
-const LEASE: Duration = Duration::from_secs(3600);
-
-/// A database of its own, dropped at the end of a test that passed.
-struct Place {
-    database: Database,
-    store: MongoStore,
-    owner: Owner,
-}
-
-impl Place {
-    async fn open(clock: StoreClock) -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let url = ratchet_servers::url(Server::Mongodb).unwrap_or_else(|error| panic!("{error}"));
-        let name = format!("ratchet_own_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
-        let database = Client::with_uri_str(&url).await.expect("the address is one").database(&name);
-        let options = MongoOptions { database: name, clock, ..MongoOptions::default() };
-        let store = MongoStore::connect(&url, options).await.expect("the store opens");
-        let owner = Owner::incarnate("test");
-        store.join(&NodeInfo::new(owner.clone()), LEASE).await.expect("a node joins");
-        Self { database, store, owner }
-    }
-
-    async fn close(self) {
-        self.database.drop().await.expect("the database goes");
-    }
-
-    async fn insert(&self, jobs: Vec<NewJob>) {
-        let submissions: Vec<_> = jobs.into_iter().map(Submission::single).collect();
-        for answers in submissions.chunks(1_000) {
-            let answers = self.store.insert(answers).await.expect("insert answers");
-            assert!(answers.iter().all(|answer| *answer == Inserted::New));
-        }
-    }
-
-    async fn claim(&self, limit: usize) -> Vec<JobClaim> {
-        self.store.claim(&ClaimRequest::new(self.owner.clone(), limit)).await.expect("claim answers")
-    }
-
-    async fn commit(&self, outcome: Outcome) -> Verdict {
-        self.store.commit(&self.owner, &[outcome]).await.expect("commit answers").remove(0)
-    }
-
-    /// The commands that the server saw in this database while `work` ran.
-    async fn watched<T>(&self, work: impl Future<Output = T>) -> (T, Vec<Document>) {
-        use futures::TryStreamExt;
-        self.database.run_command(doc! { "profile": 2 }).await.expect("the profiler starts");
-        let done = work.await;
-        self.database.run_command(doc! { "profile": 0 }).await.expect("the profiler stops");
-        let ours = doc! { "appName": "ratchet", "op": { "$ne": "getmore" } };
-        let profile = self.database.collection::<Document>("system.profile");
-        let seen = profile.find(ours).await.expect("the profile is read").try_collect().await;
-        profile.drop().await.expect("the profile goes");
-        (done, seen.expect("the profile is read"))
-    }
-}
-
-fn job() -> NewJob {
-    let args = JsonText::parse("[]").expect("this is JSON");
-    NewJob::new(JobPayload::new("test.Service", "run", &args).expect("these are names"))
-}
-
-fn error(message: &str) -> ErrorRecord {
-    struct Verbatim;
-    impl ErrorSanitizer for Verbatim {
-        fn sanitize(&self, failure: &JobFailure) -> String {
-            failure.message().to_owned()
-        }
-    }
-    let text = |text: &str| Sanitized::new(&Verbatim, &JobFailure::new("", text));
-    ErrorRecord::new("test.Service", text("TestError"), text(message))
-}
-
-fn examined(commands: &[Document], what: &str) -> i64 {
-    commands.iter().map(|command| i64::from(command.get_i32(what).unwrap_or_default())).sum()
-}
-
 #[tokio::test]
-async fn a_claim_looks_at_the_heads_and_at_nothing_else() {
-    for clock in [StoreClock::Server, StoreClock::Manual(Default::default())] {
-        let place = Place::open(clock).await;
-        for priority in JobPriority::ALL {
-            let jobs = (0..600).map(|_| {
-                let mut job = job();
-                job.spec.priority = priority;
-                job
-            });
-            place.insert(jobs.collect()).await;
-        }
-
-        let (claims, commands) = place.watched(place.claim(10)).await;
-
-        assert_eq!(claims.len(), 10);
-        assert_eq!(commands.len(), 3, "heads, take, read back: {commands:#?}");
-        // Five heads of ten, ten to take, ten to read back, and a few for the node and the ends of ranges.
-        assert!(examined(&commands, "docsExamined") <= 80, "{commands:#?}");
-        assert!(examined(&commands, "keysExamined") <= 90, "{commands:#?}");
-        place.close().await;
-    }
-}
-
-#[tokio::test]
-async fn plain_work_needs_few_round_trips_and_no_transaction() {
-    let place = Place::open(StoreClock::Manual(Default::default())).await;
-    let jobs: Vec<_> = (0..50).map(|_| Submission::single(job())).collect();
-    let (_, insert) = place.watched(place.store.insert(&jobs)).await;
-    let claims = place.claim(50).await;
-    let (_, load) = place.watched(place.store.load(&place.owner, &claims)).await;
-    let succeeded = |claim: &JobClaim| Outcome::new(claim.id, claim.fence, End::Succeeded { result: None });
-    let outcomes: Vec<_> = claims.iter().map(succeeded).collect();
-    let (_, commit) = place.watched(place.store.commit(&place.owner, &outcomes)).await;
-    let (_, beat) = place.watched(place.store.beat(&Beat::new(place.owner.clone(), LEASE))).await;
-
-    // The profiler sees each update of a command; all fifty came in one.
-    let counts = [insert.len(), load.len(), commit.len(), beat.len()];
-    assert_eq!(counts, [1, 1, 50, 2]);
-    let in_transaction = |command: &&Document| {
-        command
-            .get_document("command")
-            .is_ok_and(|c| c.contains_key("txnNumber") && c.contains_key("autocommit"))
+async fn an_outcome_that_the_server_refuses_is_told_as_such_and_hinders_no_other() {
+    let place = Place::open(StoreClock::Server).await;
+    place.insert(vec![job(), job()]).await;
+    let claims = place.claim(2).await;
+    let strict = doc! { "collMod": "scheduler_job", "validator": { "ending.result": { "$ne": "1" } } };
+    place.database.run_command(strict).await.expect("it is changed");
+    let succeeded = |claim: &JobClaim, result: &str| {
+        Outcome::new(claim.id, claim.fence, End::Succeeded { result: JsonText::parse(result).ok() })
     };
-    assert_eq!([insert, load, commit, beat].iter().flatten().filter(in_transaction).count(), 0);
+    let outcomes = [succeeded(&claims[0], "1"), succeeded(&claims[1], "2")];
+    let refused = place.store.commit(&place.owner, &outcomes).await.expect_err("one is refused");
+    assert_eq!((refused.kind(), refused.code()), (StoreErrorKind::RefusedContent, Some("121")));
+    // By itself, or with the other one before.
+    let other = place.commit(outcomes[1].clone()).await;
+    assert!(matches!(other, Verdict::Recorded(_) | Verdict::AlreadyRecorded), "{other:?}");
+    place.close().await;
+}
+
+// shows: S194
+#[tokio::test]
+async fn ids_are_kept_as_uuids_of_the_standard_subtype_and_come_back_as_they_were() {
+    let place = Place::open(StoreClock::Server).await;
+    let id = place.insert(vec![job()]).await[0];
+    let document = place.jobs().find_one(doc! {}).await.expect("read").expect("it is there");
+    let Some(Bson::Binary(kept)) = document.get("_id") else { panic!("{document}") };
+    assert_eq!((kept.subtype, kept.bytes.as_slice()), (BinarySubtype::Uuid, &id.as_uuid().into_bytes()[..]));
+    assert_eq!(place.claim(1).await[0].id, id);
     place.close().await;
 }
 
@@ -252,16 +160,33 @@ async fn history_that_overflows_its_document_is_still_complete() {
 }
 
 #[tokio::test]
-async fn keyed_submissions_of_one_call_share_a_transaction() {
-    let place = Place::open(StoreClock::Manual(Default::default())).await;
-    let keyed = |n: usize| {
-        let mut job = job();
-        job.spec.idempotency_key = IdempotencyKey::new(format!("key {n}")).ok();
-        Submission::single(job)
-    };
-    let submissions: Vec<_> = (0..100).map(keyed).collect();
-    let (answers, commands) = place.watched(place.store.insert(&submissions)).await;
-    assert_eq!(answers.expect("insert answers"), vec![Inserted::New; 100]);
-    assert_eq!(commands.len(), 4, "jobs and keys read, jobs and keys written: {commands:#?}");
+async fn a_store_opens_from_a_client_and_from_options_of_the_driver() {
+    let place = Place::open(StoreClock::Server).await;
+    let new = job();
+    let id = new.spec.id;
+    place.insert(vec![new]).await;
+    let name = place.database.name();
+    let options = || MongoOptions::default().database(name).migrate(false);
+    let client = Client::with_uri_str(url()).await.expect("the address is one");
+    let shared = MongoStore::from_client(client, options()).await.expect("it opens");
+    let described = ClientOptions::parse(url()).await.expect("the address is one");
+    let own = MongoStore::from_options(described, options()).await.expect("it opens");
+    for store in [&shared, &own] {
+        assert!(store.find(&[id]).await.expect("find answers")[0].is_some(), "it is the same data");
+        let dedicated = store.dedicated().await.expect("it opens");
+        dedicated.join(&NodeInfo::new(Owner::incarnate("more")), LEASE).await.expect("a node joins");
+    }
     place.close().await;
+}
+
+#[tokio::test]
+async fn a_url_of_another_database_is_refused_without_repeating_it() {
+    for url in ["postgres://app:s3cret@localhost/jobs", "localhost", ""] {
+        let error = MongoStore::connect(url, MongoOptions::default()).await.err().expect("it is refused");
+        assert_eq!(error.kind(), StoreErrorKind::Invalid, "{url}");
+        assert!(
+            error.to_string().contains("`mongodb://`") && !error.to_string().contains("s3cret"),
+            "{error}"
+        );
+    }
 }

@@ -8,13 +8,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use mongodb::bson::{Document, Uuid, doc};
+use futures::TryStreamExt as _;
+use mongodb::bson::{Document, Timestamp, Uuid, doc};
 use mongodb::{Client, Database};
 use ratchet_api::store::JobStore;
 use ratchet_api::{JobId, StoreClock, StoreError, StoreErrorKind, StoreResult};
 use ratchet_servers::Server;
 use ratchet_store_mongodb::{MongoOptions, MongoStore};
 use ratchet_tck::{Namespace, Spoil, StoreHarness, Suite};
+
+const NOTICES: &str = "scheduler_wakeup";
 
 #[derive(Clone, Default)]
 struct MongoHarness {
@@ -57,15 +60,15 @@ impl StoreHarness for MongoHarness {
     async fn namespace(&self) -> StoreResult<Namespace> {
         url()?;
         let (harness, name) = (self.clone(), self.idle_database());
-        let (closing, spoiled) = (name.clone(), name.clone());
+        let (closing, spoiled, cut) = (name.clone(), name.clone(), name.clone());
         Ok(Namespace::new(name)
             .on_close(move || harness.put_back(closing))
-            .on_spoil(move |job, how| spoil(spoiled.clone(), job, how)))
+            .on_spoil(move |job, how| spoil(spoiled.clone(), job, how))
+            .on_interrupt(move || kill_cursors(cut.clone())))
     }
 
     async fn connect(&self, namespace: &Namespace, clock: StoreClock) -> StoreResult<Arc<dyn JobStore>> {
-        let options =
-            MongoOptions { database: namespace.name().to_owned(), clock, ..MongoOptions::default() };
+        let options = MongoOptions::default().database(namespace.name()).clock(clock);
         Ok(Arc::new(MongoStore::connect(&url()?, options).await?))
     }
 }
@@ -86,11 +89,33 @@ fn trouble(error: &mongodb::error::Error) -> StoreError {
 
 async fn empty(database: &Database) -> mongodb::error::Result<()> {
     for name in database.list_collection_names().await? {
-        if name != "scheduler_schema" {
+        // Nobody can delete a single notice.
+        if !["scheduler_schema", NOTICES].contains(&name.as_str()) {
             database.collection::<Document>(&name).delete_many(doc! {}).await?;
         }
     }
     Ok(())
+}
+
+/// Takes from every node of a database the cursor by which it hears of others.
+async fn kill_cursors(name: String) -> StoreResult<()> {
+    let here = database(&name).await?;
+    let following = [
+        doc! { "$currentOp": { "allUsers": true, "idleCursors": true } },
+        doc! { "$match": { "ns": format!("{name}.{NOTICES}"), "cursor.cursorId": { "$exists": true } } },
+    ];
+    let admin = here.client().database("admin");
+    let found = admin.aggregate(following).await.map_err(|error| trouble(&error))?;
+    let found: Vec<Document> = found.try_collect().await.map_err(|error| trouble(&error))?;
+    let id = |found: &Document| found.get_document("cursor").and_then(|cursor| cursor.get_i64("cursorId"));
+    let ids: Vec<i64> = found.iter().filter_map(|found| id(found).ok()).collect();
+    assert!(!ids.is_empty(), "nobody listens");
+    let kill = doc! { "killCursors": NOTICES, "cursors": ids };
+    here.run_command(kill).await.map_err(|error| trouble(&error))?;
+    // A cursor that waits finds out with the next document, also with one that nobody hears.
+    let present = Timestamp { time: 0, increment: 0 };
+    let silent = here.collection(NOTICES).insert_one(doc! { "at": present }).await;
+    silent.map_err(|error| trouble(&error)).map(drop)
 }
 
 async fn spoil(name: String, job: JobId, how: Spoil) -> StoreResult<()> {
@@ -108,6 +133,26 @@ async fn spoil(name: String, job: JobId, how: Spoil) -> StoreResult<()> {
             jobs.update_one(live, queue).await.map_err(|error| trouble(&error))?;
             doc! { "$set": { "spec.queue": "" } }
         }
+        Spoil::FirstVersion => doc! { "$set": { "fence": 1_i64 } },
+        Spoil::LogNumber => {
+            let lines = database(&name).await?.collection::<Document>("scheduler_job_log");
+            let (newest, last) = (doc! { "job": id(job) }, doc! { "$set": { "seq": i64::MAX } });
+            let changed = lines.find_one_and_update(newest, last).sort(doc! { "seq": -1 }).await;
+            assert!(changed.map_err(|error| trouble(&error))?.is_some(), "job {job} has a line");
+            return Ok(());
+        }
+        Spoil::OwnerName => doc! { "$set": { "queue.picked_by": 7 } },
+        Spoil::OwnerBeats => {
+            let here = database(&name).await?;
+            let held = here.collection::<Document>("scheduler_job").find_one(doc! { "_id": id(job) }).await;
+            let held = held.map_err(|error| trouble(&error))?.expect("the job exists");
+            let owner =
+                held.get_document("queue").and_then(|queue| queue.get_str("picked_by")).expect("an owner");
+            let nodes = here.collection::<Document>("scheduler_node");
+            let damage = doc! { "$set": { "beat_gap_ms": "NONSENSE" } };
+            nodes.update_one(doc! { "_id": owner }, damage).await.map_err(|error| trouble(&error))?;
+            return Ok(());
+        }
         Spoil::TargetName => doc! { "$set": { "spec.call.target": "" } },
     };
     let jobs = database(&name).await?.collection::<Document>("scheduler_job");
@@ -122,7 +167,7 @@ fn id(job: JobId) -> Uuid {
 
 fn main() -> ExitCode {
     let harness = MongoHarness::default();
-    let code = Suite::new(harness.clone()).main();
+    let code = Suite::new(harness.clone()).wakeups().main();
     harness.drop_all();
     code
 }

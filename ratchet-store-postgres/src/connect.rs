@@ -4,7 +4,7 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_api::{Limits, StoreClock, StoreError, StoreErrorKind, StoreResult};
+use ratchet_api::{StoreClock, StoreError, StoreErrorKind, StoreResult};
 use ratchet_store_core::migrate::Scripts;
 use ratchet_store_core::{Namespace, SchemaMigrator, SqlOptions, SqlStore};
 use sqlx::postgres::PgConnectOptions;
@@ -37,8 +37,15 @@ pub enum Pooler {
 }
 
 /// How to open a store. The default is right for most.
+///
+/// ```
+/// use ratchet_store_postgres::PostgresOptions;
+///
+/// let options = PostgresOptions::default().migrate(true).connections(5);
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[must_use]
 pub struct PostgresOptions {
     /// Where the tables are: the schema `ratchet` unless set.
     pub namespace: Namespace,
@@ -47,8 +54,6 @@ pub struct PostgresOptions {
     pub migrate: bool,
     /// The clock that decides; another than the server's is for tests.
     pub clock: StoreClock,
-    /// How big the parts of a job may be.
-    pub limits: Limits,
     /// What stands between the store and the server.
     pub pooler: Pooler,
     /// Whether nodes tell each other about new work by `LISTEN` and `NOTIFY`, over one more connection each. Else they find
@@ -64,13 +69,12 @@ pub struct PostgresOptions {
 
 impl Default for PostgresOptions {
     fn default() -> Self {
-        let SqlOptions { namespace, clock, limits, connections, acquire_timeout, operation_timeout, .. } =
+        let SqlOptions { namespace, clock, connections, acquire_timeout, operation_timeout, .. } =
             SqlOptions::new(Namespace::default());
         Self {
             namespace,
             migrate: false,
             clock,
-            limits,
             pooler: Pooler::None,
             wakeups: true,
             connections,
@@ -80,14 +84,84 @@ impl Default for PostgresOptions {
     }
 }
 
+impl PostgresOptions {
+    /// Where the tables are.
+    pub fn namespace(mut self, namespace: Namespace) -> Self {
+        self.namespace = namespace;
+        self
+    }
+
+    /// Whether opening also brings the tables up to date.
+    pub const fn migrate(mut self, migrate: bool) -> Self {
+        self.migrate = migrate;
+        self
+    }
+
+    /// The clock that decides.
+    pub fn clock(mut self, clock: StoreClock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// What stands between the store and the server.
+    pub const fn pooler(mut self, pooler: Pooler) -> Self {
+        self.pooler = pooler;
+        self
+    }
+
+    /// Whether nodes tell each other about new work.
+    pub const fn wakeups(mut self, wakeups: bool) -> Self {
+        self.wakeups = wakeups;
+        self
+    }
+
+    /// The most connections at once.
+    pub const fn connections(mut self, connections: usize) -> Self {
+        self.connections = connections;
+        self
+    }
+
+    /// How long to wait for a free connection, and for the server to accept one.
+    pub const fn acquire_timeout(mut self, timeout: Duration) -> Self {
+        self.acquire_timeout = timeout;
+        self
+    }
+
+    /// How long one operation may take before its connection is given up.
+    pub const fn operation_timeout(mut self, timeout: Duration) -> Self {
+        self.operation_timeout = timeout;
+        self
+    }
+}
+
 impl PostgresStore {
     /// Opens the store at `url` and makes sure that the server answers and that the tables fit this program.
     ///
     /// # Errors
+    /// [`Invalid`](StoreErrorKind::Invalid) if the URL is not one of PostgreSQL,
     /// [`NotMigrated`](StoreErrorKind::NotMigrated) if the tables are missing or of another version.
     pub async fn connect(url: &str, options: PostgresOptions) -> StoreResult<Self> {
-        let server = server(url)?;
-        migrator(server.clone(), options.namespace.clone())?.ensure(options.migrate).await?;
+        Self::from_options(driver_options(url)?, options).await
+    }
+
+    /// Likewise at a server that is described by the driver's own options: for sockets, certificates, or a password that is
+    /// not in a URL.
+    ///
+    /// ```no_run
+    /// use ratchet_store_postgres::sqlx::postgres::{PgConnectOptions, PgSslMode};
+    /// use ratchet_store_postgres::{PostgresOptions, PostgresStore};
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = PgConnectOptions::new().host("db").database("shop").ssl_mode(PgSslMode::VerifyFull);
+    /// let store = PostgresStore::from_options(server, PostgresOptions::default()).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn from_options(server: PgConnectOptions, options: PostgresOptions) -> StoreResult<Self> {
+        let server = ours(server);
+        migrator(server.clone(), options.namespace.clone())?.ensure("connect", options.migrate).await?;
         let store = Self::open(server, options)?;
         store.store.ping().await?;
         Ok(store)
@@ -122,7 +196,6 @@ impl PostgresStore {
         let wakeups = options.wakeups.then_some(wakeups);
         let mut sql = SqlOptions::new(options.namespace);
         sql.clock = options.clock;
-        sql.limits = options.limits;
         sql.connections = options.connections;
         sql.acquire_timeout = options.acquire_timeout;
         sql.operation_timeout = options.operation_timeout;
@@ -137,13 +210,36 @@ impl PostgresStore {
     }
 }
 
-/// The driver's own error would repeat the URL, and with it the password.
+/// The server at `url`, as the store talks to it.
 pub(crate) fn server(url: &str) -> StoreResult<PgConnectOptions> {
-    let server = PgConnectOptions::from_str(url)
-        .map_err(|_| StoreError::invalid("connect", "the URL is not one of PostgreSQL"))?;
-    let server = server.application_name("ratchet").statement_cache_capacity(STATEMENT_CACHE);
-    // Poolers refuse it, and no statement has floating point numbers.
-    Ok(server.extra_float_digits(None))
+    driver_options(url).map(ours)
+}
+
+/// The driver takes any scheme. Its own error would repeat the URL, and with it the password.
+fn driver_options(url: &str) -> StoreResult<PgConnectOptions> {
+    let wrong = |what: String| StoreError::invalid("connect", what);
+    let scheme = url.split_once("://").map(|(scheme, _)| scheme);
+    match scheme
+        .filter(|scheme| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte)))
+    {
+        Some("postgres" | "postgresql") => {}
+        Some(other) => {
+            let advice = "a URL of PostgreSQL begins with `postgres://` or `postgresql://`";
+            return Err(wrong(format!("the URL is one of `{other}`; {advice}")));
+        }
+        None => return Err(wrong("the URL does not begin with `postgres://` or `postgresql://`".into())),
+    }
+    PgConnectOptions::from_str(url).map_err(|_| wrong("the URL is not one of PostgreSQL".into()))
+}
+
+/// What the store needs of every connection.
+fn ours(server: PgConnectOptions) -> PgConnectOptions {
+    let server = match server.get_application_name() {
+        Some(_) => server,
+        None => server.application_name("ratchet"),
+    };
+    // Poolers refuse the digits, and no statement has floating point numbers.
+    server.statement_cache_capacity(STATEMENT_CACHE).extra_float_digits(None)
 }
 
 fn migrator(server: PgConnectOptions, namespace: Namespace) -> StoreResult<SchemaMigrator> {

@@ -19,6 +19,8 @@ mod wakeup;
 pub use connect::{Pooler, PostgresOptions};
 pub use enlist::InPostgres;
 pub use ratchet_store_core::Namespace;
+/// The driver, in the version that the store takes options and transactions of.
+pub use sqlx;
 pub use wakeup::PgNotifyCoordinator;
 
 use std::any::Any;
@@ -27,8 +29,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ratchet_api::spi::ClusterCoordinator;
-use ratchet_api::store::{Capabilities, StoreInfo};
-use ratchet_api::{Limits, StoreResult, Timestamp};
+use ratchet_api::store::StoreInfo;
+use ratchet_api::{StoreResult, Timestamp};
 use ratchet_store_core::SqlStore;
 
 /// A store in one schema of a PostgreSQL database.
@@ -44,19 +46,9 @@ impl StoreInfo for PostgresStore {
         self.store.name()
     }
 
-    fn capabilities(&self) -> Capabilities {
-        let mut capabilities = self.store.capabilities();
-        capabilities.wakeups = self.wakeups.is_some();
-        capabilities
-    }
-
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
         let place = self.wakeups.clone()?;
         Some(Arc::new(PgNotifyCoordinator::at(place)))
-    }
-
-    fn limits(&self) -> Limits {
-        self.store.limits()
     }
 
     async fn database_time(&self) -> StoreResult<Timestamp> {

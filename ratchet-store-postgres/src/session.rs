@@ -14,6 +14,9 @@ const IS_MARKED: &str = "SELECT coalesce(current_setting('ratchet.direct', true)
 /// and is not compiled for looking expensive.
 const BY_KEY: [(&str, &str); 2] = [("enable_seqscan", "off"), ("jit", "off")];
 
+/// The level that the statements were proved on, whatever the server, the database or the role has for a default.
+const ISOLATION: (&str, &str) = ("default_transaction_isolation", "read committed");
+
 const POOLED: &str = "a pooler may stand before the server; say which kind in the option `pooler`";
 /// SQLSTATEs of what poolers say to a startup parameter that they do not know: a violation, or not supported.
 const REFUSALS: [&str; 2] = ["08P01", "0A000"];
@@ -43,9 +46,9 @@ SELECT set_config(name, '2s', false)
 FROM pg_settings
 WHERE name = 'client_connection_check_interval' AND setting = '0'";
 
-/// Marks the sessions that these options open, and says how they plan.
+/// Marks the sessions that these options open, and says how they plan and what they see of others.
 pub(crate) fn marked(server: PgConnectOptions) -> PgConnectOptions {
-    server.options([MARK]).options(BY_KEY)
+    server.options([MARK, ISOLATION]).options(BY_KEY)
 }
 
 /// Gives advice in place of an error that may come from a pooler. Its words may name the user.

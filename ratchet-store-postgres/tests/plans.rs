@@ -65,6 +65,11 @@ async fn a_claim_reads_heads_from_the_claim_index_and_takes_them_by_their_place(
             for (mode, spare) in MODES.into_iter().flat_map(|mode| SPARE.map(|spare| (mode, spare))) {
                 let plan = explain(&node, mode, CLAIM, &claim_values(&node, spare)).await;
                 let queue = plan.scans("scheduler_job_queue");
+                // Whether anything is parked takes one look at an empty index for each queue.
+                let (probes, queue): (Vec<_>, Vec<_>) =
+                    queue.partition(|scan| scan.index == "idx_queue_parked" && scan.rows == 0);
+                assert_eq!(probes.len(), 1, "{known:?}, {mode}:\n{plan}");
+                let queue = queue.into_iter();
                 let (by_order, by_place): (Vec<_>, Vec<_>) =
                     queue.partition(|scan| scan.index == "idx_claim_executable");
                 // Which levels have something, the heads of several, and the rows of only one.

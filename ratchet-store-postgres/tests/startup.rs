@@ -3,10 +3,15 @@
 mod common;
 
 use std::error::Error;
+use std::time::Duration;
 
 use common::Place;
 use common::user::{PASSWORD, User};
-use ratchet_api::{StoreError, StoreErrorKind};
+use ratchet_api::store::{
+    ClaimRequest, JobBulkStore as _, JobClaimStore as _, NodeStore as _, StoreInfo as _,
+};
+use ratchet_api::{JobPayload, JsonText, NewJob, NodeInfo, Owner, StoreError, StoreErrorKind, Submission};
+use ratchet_servers::Server;
 use ratchet_store_postgres::{PostgresOptions, PostgresStore};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection as _, PgConnection};
@@ -72,6 +77,25 @@ async fn a_server_that_only_reads_is_refused_when_the_store_is_opened() {
 }
 
 #[tokio::test]
+async fn the_isolation_level_of_a_role_does_not_change_that_of_the_store() {
+    let (place, mut user) = (Place::new("test").await, User::new().await);
+    user.grant(&place).await;
+    user.run(&format!("ALTER ROLE {} SET default_transaction_isolation = 'serializable'", user.name.clone()))
+        .await;
+    user.refuse_other_levels(&place).await;
+    let store = PostgresStore::connect(&user.url(None), place.options()).await.expect("the store opens");
+    let payload = JobPayload::new("a.B", "c", &JsonText::from_stored("[]")).expect("a call");
+    store.insert(&[Submission::single(NewJob::new(payload))]).await.expect("stored");
+    let owner = Owner::incarnate("test");
+    store.join(&NodeInfo::new(owner.clone()), Duration::from_secs(60)).await.expect("joined");
+    let claims = store.claim(&ClaimRequest::new(owner, 1)).await;
+    assert_eq!(claims.expect("claimed").len(), 1);
+    store.close().await;
+    user.drop().await;
+    place.drop().await;
+}
+
+#[tokio::test]
 async fn a_database_that_cannot_hold_every_text_is_refused_before_anything_is_made_in_it() {
     let mut user = User::new().await;
     for encoding in ["LATIN1", "SQL_ASCII"] {
@@ -95,6 +119,29 @@ async fn a_database_that_cannot_hold_every_text_is_refused_before_anything_is_ma
 }
 
 #[tokio::test]
+async fn a_url_of_another_database_is_refused_without_repeating_it() {
+    for url in ["mysql://app:s3cret@localhost/jobs", "sqlite://jobs.db", "mongodb://db", "localhost/jobs", ""]
+    {
+        let error = refused(url, PostgresOptions::default()).await;
+        assert_eq!(error.kind(), StoreErrorKind::Invalid, "{url}");
+        assert!(error.to_string().contains("`postgres://`"), "{error}");
+        assert!(!error.to_string().contains("s3cret"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_opens_from_options_of_the_driver() {
+    let place = Place::new("test").await;
+    let server: PgConnectOptions =
+        ratchet_servers::url(Server::Postgres).expect("a server").parse().expect("a URL");
+    let options = place.options().migrate(true).connections(2);
+    let store = PostgresStore::from_options(server, options).await.expect("it opens");
+    assert_eq!(store.name(), "postgres");
+    store.close().await;
+    place.drop().await;
+}
+
+#[tokio::test]
 async fn an_error_of_connecting_says_what_is_wrong_and_never_who_or_where() {
     let (place, mut user) = (Place::new("test").await, User::new().await);
     user.grant(&place).await;
@@ -104,11 +151,15 @@ async fn an_error_of_connecting_says_what_is_wrong_and_never_who_or_where() {
     let mut closed = own.parse::<PgConnectOptions>().expect("a URL");
     closed = closed.port(1);
     let closed = format!("postgres://{name}:{PASSWORD}@{}:{}/x", closed.get_host(), closed.get_port());
-    for (address, what, advice) in [
-        (&nowhere, "the server has no database of this name (3D000)", "create it"),
-        (&stranger, "the server refuses the user or its password (28", "check both in the URL"),
-        (&closed, "the database cannot be reached (connection refused)", "that the server runs"),
-        (&own, "the server has no connection left (53300)", "raise its limit"),
+    let unknown = format!("postgres://{name}:{PASSWORD}@hidden.invalid/x");
+    let tls = format!("{own}?sslmode=require");
+    for (address, what, advice, code) in [
+        (&nowhere, "the server has no database of this name", "create it", Some("3D000")),
+        (&stranger, "the server does not let this user in", "check the user in the URL", Some("28000")),
+        (&closed, "no server listens at this port", "that the server runs", None),
+        (&unknown, "the name of the host is not known", "check the host in the URL", None),
+        (&tls, "no TLS connection to the server", "check the options for TLS in the URL", None),
+        (&own, "the server has too many connections", "raise its limit", Some("53300")),
     ] {
         // The server looks at this before it looks for the database.
         let limit = if address == &own { 0 } else { 9 };
@@ -116,9 +167,14 @@ async fn an_error_of_connecting_says_what_is_wrong_and_never_who_or_where() {
         // Once by the migrator, and once by the store itself.
         let lazy = PostgresStore::lazy(address, place.options()).expect("a URL of PostgreSQL");
         let later = ratchet_api::store::StoreInfo::database_time(&lazy).await.expect_err("nobody answers");
-        for error in [refused(address, place.options()).await, later] {
+        let connect = refused(address, place.options()).await;
+        assert_eq!((connect.op(), later.op()), ("connect", "database_time"), "what the user called");
+        for error in [connect, later] {
             let said = error.to_string();
             assert!(said.contains(what) && said.contains(advice), "{said}");
+            assert_eq!(error.code(), code);
+            let source = error.source().map(ToString::to_string).unwrap_or_default();
+            assert!(source.is_empty() || !said.contains(&source), "it is said twice: {said}: {source}");
             let whole = whole(&error);
             for secret in [name.as_str(), PASSWORD, "hidden"] {
                 assert!(!whole.contains(secret), "{secret}: {whole}");

@@ -22,6 +22,7 @@ use crate::packed::{PackedRow, unpack};
 pub(crate) const SCRATCH_TABLES: &str = include_str!("../queries/connect/tables.sql");
 
 const CHOOSE_BEST: &str = include_str!("../queries/connect/choose_best.sql");
+const CHOOSE_PARKED: &str = include_str!("../queries/connect/choose_parked.sql");
 
 /// 16 MB of pages, so that a backlog in random order is not read again and again.
 const CACHE: &str = "-16000";
@@ -34,7 +35,7 @@ pub(crate) struct SqliteDriver {
     writer: SqliteConnectOptions,
     reader: SqliteConnectOptions,
     /// What a writer needs before its first script.
-    prepare: [Statement; 2],
+    prepare: [Statement; 3],
 }
 
 impl SqliteDriver {
@@ -43,7 +44,7 @@ impl SqliteDriver {
         Ok(Self {
             writer: file.clone().pragma("cache_size", CACHE).pragma("wal_autocheckpoint", CHECKPOINT),
             reader: file.clone().pragma("query_only", "on"),
-            prepare: [compile(SCRATCH_TABLES)?, compile(CHOOSE_BEST)?],
+            prepare: [compile(SCRATCH_TABLES)?, compile(CHOOSE_BEST)?, compile(CHOOSE_PARKED)?],
         })
     }
 }

@@ -3,7 +3,7 @@
 //! ```no_run
 //! use ratchet_store_sqlite::SqliteStore;
 //!
-//! # async fn example() -> Result<(), ratchet_api::StoreError> {
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let store = SqliteStore::open("jobs.db").await?;
 //! # Ok(()) }
 //! ```
@@ -26,6 +26,8 @@ mod wakeup;
 pub use enlist::InSqlite;
 pub use open::{Durability, SqliteOptions};
 pub use ratchet_store_core::Namespace;
+/// The driver, in the version that the store takes options and transactions of.
+pub use sqlx;
 
 use std::any::Any;
 use std::fmt;
@@ -33,8 +35,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ratchet_api::spi::ClusterCoordinator;
-use ratchet_api::store::{Capabilities, StoreInfo};
-use ratchet_api::{Limits, StoreResult, Timestamp};
+use ratchet_api::store::StoreInfo;
+use ratchet_api::{StoreResult, Timestamp};
 use ratchet_store_core::SqlStore;
 
 /// A store in a file of SQLite.
@@ -50,19 +52,9 @@ impl StoreInfo for SqliteStore {
         self.store.name()
     }
 
-    fn capabilities(&self) -> Capabilities {
-        let mut capabilities = self.store.capabilities();
-        capabilities.wakeups = self.wakeups.is_some();
-        capabilities
-    }
-
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
         let place = self.wakeups.clone()?;
         Some(Arc::new(wakeup::FileCoordinator::new(place)))
-    }
-
-    fn limits(&self) -> Limits {
-        self.store.limits()
     }
 
     async fn database_time(&self) -> StoreResult<Timestamp> {

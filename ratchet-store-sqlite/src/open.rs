@@ -1,10 +1,12 @@
 //! Opening a file.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf, absolute};
+use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_api::{Limits, StoreClock, StoreError, StoreErrorKind, StoreResult};
+use ratchet_api::{StoreClock, StoreError, StoreErrorKind, StoreResult};
 use ratchet_store_core::migrate::Scripts;
 use ratchet_store_core::{
     ConstraintDetector as _, Dialect, Namespace, SchemaMigrator, SqlOptions, SqlStore, transient,
@@ -41,8 +43,15 @@ pub enum Durability {
 }
 
 /// How to open a store. The default is right for most.
+///
+/// ```
+/// use ratchet_store_sqlite::{Durability, SqliteOptions};
+///
+/// let options = SqliteOptions::default().durability(Durability::Normal).readers(2);
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[must_use]
 pub struct SqliteOptions {
     /// What stands before the names of the tables: nothing unless set. SQLite has no schemas.
     pub namespace: Namespace,
@@ -50,8 +59,6 @@ pub struct SqliteOptions {
     pub durability: Durability,
     /// The clock that decides; another than the machine's is for tests.
     pub clock: StoreClock,
-    /// How big the parts of a job may be.
-    pub limits: Limits,
     /// Whether processes on the file tell each other about new work, by a small file beside it. Else they find it by polling.
     pub wakeups: bool,
     /// Connections for reading, beside the one that writes.
@@ -66,13 +73,11 @@ pub struct SqliteOptions {
 
 impl Default for SqliteOptions {
     fn default() -> Self {
-        let SqlOptions { namespace, clock, limits, operation_timeout, .. } =
-            SqlOptions::new(Namespace::bare());
+        let SqlOptions { namespace, clock, operation_timeout, .. } = SqlOptions::new(Namespace::bare());
         Self {
             namespace,
             durability: Durability::default(),
             clock,
-            limits,
             wakeups: true,
             readers: 4,
             busy_timeout: Duration::from_secs(10),
@@ -83,8 +88,59 @@ impl Default for SqliteOptions {
     }
 }
 
+impl SqliteOptions {
+    /// What stands before the names of the tables.
+    pub fn namespace(mut self, namespace: Namespace) -> Self {
+        self.namespace = namespace;
+        self
+    }
+
+    /// How sure a commit is.
+    pub const fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// The clock that decides.
+    pub fn clock(mut self, clock: StoreClock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Whether processes on the file tell each other about new work.
+    pub const fn wakeups(mut self, wakeups: bool) -> Self {
+        self.wakeups = wakeups;
+        self
+    }
+
+    /// Connections for reading, beside the one that writes.
+    pub const fn readers(mut self, readers: usize) -> Self {
+        self.readers = readers;
+        self
+    }
+
+    /// How long one try to write waits for a writer of another process.
+    pub const fn busy_timeout(mut self, timeout: Duration) -> Self {
+        self.busy_timeout = timeout;
+        self
+    }
+
+    /// How long to wait for a free connection.
+    pub const fn acquire_timeout(mut self, timeout: Duration) -> Self {
+        self.acquire_timeout = timeout;
+        self
+    }
+
+    /// How long one operation may take before its connection is given up.
+    pub const fn operation_timeout(mut self, timeout: Duration) -> Self {
+        self.operation_timeout = timeout;
+        self
+    }
+}
+
 impl SqliteStore {
-    /// Opens the store in the file at `path`, which is made if it is not there, and brings its tables up to date.
+    /// Opens the store in the file at `path`, or at a URL that begins with `sqlite:`. The file is made if it is not there, and
+    /// its tables are brought up to date.
     ///
     /// # Errors
     /// Says what is wrong with the file: no such directory, not a database, not to be written, or of a newer version
@@ -98,19 +154,40 @@ impl SqliteStore {
     /// # Errors
     /// As [`open`](Self::open).
     pub async fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> StoreResult<Self> {
+        Self::open_at(Place::of(path.as_ref())?, options).await
+    }
+
+    /// Opens the store in a file that the driver's own options describe: for a VFS, extensions, or pragmas of your own. What
+    /// [`SqliteOptions`] sets holds in place of what they say about it.
+    ///
+    /// ```no_run
+    /// use ratchet_store_sqlite::sqlx::sqlite::SqliteConnectOptions;
+    /// use ratchet_store_sqlite::{SqliteOptions, SqliteStore};
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let file = SqliteConnectOptions::new().filename("jobs.db").pragma("cache_size", "-65536");
+    /// let store = SqliteStore::from_options(file, SqliteOptions::default()).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn from_options(file: SqliteConnectOptions, options: SqliteOptions) -> StoreResult<Self> {
+        Self::open_at(Place::described_by(file)?, options).await
+    }
+
+    async fn open_at(place: Place, options: SqliteOptions) -> StoreResult<Self> {
         if options.namespace.schema_name().is_some() {
             let advice = "SQLite has no schemas; use a prefix, or a file of its own";
             return Err(StoreError::invalid(OP, advice));
         }
-        let place = Place::of(path.as_ref())?;
         let file = place.file(&options);
         place.make_ready(&file).await?;
-        migrator(file.clone(), options.namespace.clone())?.ensure(true).await?;
+        migrator(file.clone(), options.namespace.clone())?.ensure(OP, true).await?;
 
-        let wakeups = options.wakeups.then(|| wakeup::Place::beside(&place.0, &options.namespace));
+        let wakeups = options.wakeups.then(|| wakeup::Place::beside(&place.path, &options.namespace));
         let mut sql = SqlOptions::new(options.namespace);
         sql.clock = options.clock;
-        sql.limits = options.limits;
         sql.connections = 1;
         sql.readers = Some(options.readers);
         sql.acquire_timeout = options.acquire_timeout;
@@ -142,19 +219,43 @@ fn migrator(file: SqliteConnectOptions, namespace: Namespace) -> StoreResult<Sch
 }
 
 /// Where a file is.
-struct Place(PathBuf);
+struct Place {
+    path: PathBuf,
+    /// What the driver was told about it.
+    driver: SqliteConnectOptions,
+}
 
 impl Place {
-    /// An absolute path is never taken for a URI or for memory.
+    /// A path, or a URL of SQLite.
     fn of(path: &Path) -> StoreResult<Self> {
-        if path == Path::new(":memory:") {
+        let text = path.to_str().unwrap_or_default();
+        if text.starts_with("sqlite:") {
+            let file = SqliteConnectOptions::from_str(text).map_err(|error| {
+                StoreError::invalid(OP, "the URL is not one of SQLite: `sqlite://jobs.db`").with_source(error)
+            })?;
+            return Self::described_by(file);
+        }
+        let scheme = text.split_once("://").map(|(scheme, _)| scheme);
+        if let Some(scheme) = scheme.filter(|scheme| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+        {
+            let advice = "SQLite has files: give a path, or a URL that begins with `sqlite://`";
+            return Err(StoreError::invalid(OP, format!("the URL is one of `{scheme}`; {advice}")));
+        }
+        Self::described_by(SqliteConnectOptions::new().filename(path))
+    }
+
+    /// An absolute path is never taken for a URI or for memory.
+    fn described_by(driver: SqliteConnectOptions) -> StoreResult<Self> {
+        let path = driver.get_filename();
+        let text = path.to_str().unwrap_or_default();
+        if text == ":memory:" || text.starts_with("file:sqlx-in-memory-") {
             let advice = "a store's connections meet in a file; for memory there is ratchet-store-memory";
             return Err(StoreError::invalid(OP, advice));
         }
-        let place = absolute(path).map_err(|error| {
+        let path = absolute(path).map_err(|error| {
             StoreError::invalid(OP, format!("{} is not a path", path.display())).with_source(error)
         })?;
-        Ok(Self(place))
+        Ok(Self { path, driver })
     }
 
     /// How every connection is opened.
@@ -163,9 +264,8 @@ impl Place {
             Durability::Full => SqliteSynchronous::Full,
             Durability::Normal => SqliteSynchronous::Normal,
         };
-        SqliteConnectOptions::new()
-            .filename(&self.0)
-            .synchronous(synchronous)
+        let file = self.driver.clone().filename(&self.path);
+        file.synchronous(synchronous)
             .busy_timeout(options.busy_timeout)
             .foreign_keys(true)
             .pragma("temp_store", "memory")
@@ -185,7 +285,7 @@ impl Place {
         }
         let advice = format!(
             "{}: the file system cannot share memory between processes (journal mode {mode}); use a local disk",
-            self.0.display()
+            self.path.display()
         );
         Err(StoreError::new(StoreErrorKind::Unsupported, OP, advice))
     }
@@ -194,16 +294,17 @@ impl Place {
     fn explain(&self, error: sqlx::Error) -> StoreError {
         /// The low byte of an extended code is the primary one.
         const PRIMARY: u32 = 0xff;
-        let code = error.as_database_error().and_then(|error| error.code()?.parse::<u32>().ok());
-        let (kind, what) = match code.map(|code| code & PRIMARY) {
+        let code = error.as_database_error().and_then(|error| error.code()).map(Cow::into_owned);
+        let number = code.as_deref().and_then(|code| code.parse::<u32>().ok());
+        let (kind, what) = match number.map(|number| number & PRIMARY) {
             Some(26) => (StoreErrorKind::Invalid, "is not a database of SQLite"),
             Some(11) => (StoreErrorKind::Corrupt, "is damaged; restore it from a backup"),
             Some(8) => (
                 StoreErrorKind::Other,
                 "cannot be written; a store writes the file and its directory: check the rights on both, and that the disk is not mounted for reading alone",
             ),
-            Some(14) if self.0.is_dir() => (StoreErrorKind::Invalid, "is a directory, not a file"),
-            Some(14) if !self.0.parent().is_some_and(Path::is_dir) => {
+            Some(14) if self.path.is_dir() => (StoreErrorKind::Invalid, "is a directory, not a file"),
+            Some(14) if !self.path.parent().is_some_and(Path::is_dir) => {
                 (StoreErrorKind::Invalid, "is in a directory that does not exist; make it first")
             }
             Some(5 | 6) => (StoreErrorKind::Transient, "is in use by others all the time; try again"),
@@ -212,7 +313,11 @@ impl Place {
                 "cannot be opened; check the path, and the rights to write the file and its directory",
             ),
         };
-        StoreError::new(kind, OP, format!("{} {what}", self.0.display())).with_source(error)
+        let trouble = StoreError::new(kind, OP, format!("{} {what}", self.path.display()));
+        match code {
+            Some(code) => trouble.with_code(code).with_source(error),
+            None => trouble.with_source(error),
+        }
     }
 }
 
@@ -237,7 +342,7 @@ mod tests {
 
     fn place(name: &str) -> (tempfile::TempDir, Place) {
         let dir = tempfile::TempDir::new().expect("there is room for files");
-        let place = Place(dir.path().join(name));
+        let place = Place::of(&dir.path().join(name)).expect("a path");
         (dir, place)
     }
 

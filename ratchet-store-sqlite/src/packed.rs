@@ -91,7 +91,7 @@ impl Row for PackedRow {
         match self.cell(column)? {
             Cell::Null => Ok(None),
             Cell::Int(int) => Ok(Some(*int)),
-            Cell::Text(_) | Cell::Damaged => Err(format!("{column}: no number where one belongs").into()),
+            Cell::Text(_) | Cell::Damaged => Err("no number where one belongs".into()),
         }
     }
 
@@ -99,7 +99,7 @@ impl Row for PackedRow {
         match self.cell(column)? {
             Cell::Null => Ok(None),
             Cell::Text(text) => Ok(Some(text)),
-            Cell::Int(_) | Cell::Damaged => Err(format!("{column}: no text where it belongs").into()),
+            Cell::Int(_) | Cell::Damaged => Err("no text where it belongs".into()),
         }
     }
 

@@ -1,22 +1,22 @@
 //! Telling other processes on the same file about new work.
 //!
-//! Beside the database lies a small file. Whoever has news appends one byte; everybody looks at its length fifty times a
-//! second, which takes a system call and no statement. Nothing in it can be stale: a process that dies leaves a byte behind
-//! at most. `docs/wakeups.md` tells what else was tried.
+//! Beside the database lies a small file. Whoever has news appends a byte that says what it is about; everybody looks at its
+//! length fifty times a second, which takes a system call and no statement, and reads what is new. Nothing in it can be
+//! stale: a process that dies leaves a byte behind at most. `docs/wakeups.md` tells what else was tried.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_api::spi::{ClusterCoordinator, WakeupListener};
+use ratchet_api::spi::{ClusterCoordinator, WakeupKind, WakeupListener};
 use ratchet_api::{JobPriority, StoreResult};
 use ratchet_store_core::Namespace;
 
-/// Between two looks, and at least between two bytes of one process: what is told meanwhile goes out as one.
+/// Between two looks.
 const TICK: Duration = Duration::from_millis(20);
 /// A file that is longer begins anew.
 const LONGEST: u64 = 1 << 16;
@@ -41,8 +41,8 @@ impl Place {
         fs::metadata(&self.file).map_or(0, |file| file.len())
     }
 
-    /// Tells everybody.
-    fn append(&self) -> io::Result<()> {
+    /// Tells everybody; how many bytes that took.
+    fn append(&self, news: News) -> io::Result<u64> {
         let mut file = match OpenOptions::new().append(true).open(&self.file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.make()?,
             opened => opened?,
@@ -50,7 +50,19 @@ impl Place {
         if file.metadata()?.len() >= LONGEST {
             file.set_len(0)?;
         }
-        file.write_all(b".")
+        let bytes: Vec<u8> = news.kinds().map(byte_of).collect();
+        file.write_all(&bytes)?;
+        Ok(bytes.len() as u64)
+    }
+
+    /// What so many bytes from this one on say.
+    fn read(&self, from: u64, count: u64) -> io::Result<News> {
+        let mut file = fs::File::open(&self.file)?;
+        file.seek(SeekFrom::Start(from))?;
+        let mut bytes = Vec::new();
+        file.take(count).read_to_end(&mut bytes)?;
+        let told = |kind| bytes.contains(&byte_of(kind));
+        Ok(News { work: told(WakeupKind::NewWork), cancel: told(WakeupKind::CancelRequested) })
     }
 
     /// Whoever may write the database may write the file.
@@ -61,32 +73,68 @@ impl Place {
     }
 }
 
+/// The byte that says what a wakeup is about.
+const fn byte_of(kind: WakeupKind) -> u8 {
+    match kind {
+        WakeupKind::CancelRequested => b'c',
+        _ => b'.',
+    }
+}
+
+/// What there is to tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct News {
+    work: bool,
+    cancel: bool,
+}
+
+impl News {
+    const ANYTHING: Self = Self { work: true, cancel: true };
+
+    fn any(self) -> bool {
+        self.work || self.cancel
+    }
+
+    fn kinds(self) -> impl Iterator<Item = WakeupKind> {
+        let work = self.work.then_some(WakeupKind::NewWork);
+        work.into_iter().chain(self.cancel.then_some(WakeupKind::CancelRequested))
+    }
+}
+
 /// What is known about the length of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tally {
+    /// At the last look.
+    seen: u64,
+    /// What this process has appended since.
     mine: u64,
-    others: u64,
+}
+
+/// What a look finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    /// Others have told something: it stands in so many bytes from this one on, with what this process told.
+    Told {
+        from: u64,
+        count: u64,
+    },
+    /// The file began anew, and who knows what stood in it.
+    Anything,
 }
 
 impl Tally {
     /// From now on.
     const fn begin(len: u64) -> Self {
-        Self { mine: 0, others: len }
+        Self { seen: len, mine: 0 }
     }
 
-    /// Whether another process has told something since the last look.
-    const fn look(&mut self, len: u64) -> bool {
-        match len.checked_sub(self.mine + self.others) {
-            Some(0) => false,
-            Some(more) => {
-                self.others += more;
-                true
-            }
-            // It began anew, and who knows what stood in it.
-            None => {
-                *self = Self::begin(len);
-                true
-            }
+    const fn look(&mut self, len: u64) -> Found {
+        let Self { seen, mine } = std::mem::replace(self, Self::begin(len));
+        match len.checked_sub(seen) {
+            None => Found::Anything,
+            Some(more) if more == mine => Found::Nothing,
+            Some(count) => Found::Told { from: seen, count },
         }
     }
 }
@@ -107,8 +155,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     listeners: Vec<WakeupListener>,
-    /// There is something that the others have not been told.
-    news: bool,
+    /// What the others have not been told.
+    news: News,
     tally: Option<Tally>,
     stopped: bool,
 }
@@ -117,6 +165,16 @@ impl FileCoordinator {
     pub(crate) fn new(place: Place) -> Self {
         let (state, changed) = (Mutex::default(), Condvar::new());
         Self { shared: Arc::new(Shared { place, state, changed }), thread: Mutex::new(None) }
+    }
+
+    fn tell(&self, note: impl FnOnce(&mut News)) {
+        let mut state = self.shared.state();
+        let known = state.news.any() || state.stopped;
+        note(&mut state.news);
+        drop(state);
+        if !known {
+            self.attend();
+        }
     }
 
     /// Makes sure that somebody looks.
@@ -137,12 +195,12 @@ impl FileCoordinator {
 #[async_trait]
 impl ClusterCoordinator for FileCoordinator {
     async fn notify_new_work(&self, _: JobPriority) -> StoreResult<()> {
-        let mut state = self.shared.state();
-        let known = std::mem::replace(&mut state.news, true) || state.stopped;
-        drop(state);
-        if !known {
-            self.attend();
-        }
+        self.tell(|news| news.work = true);
+        Ok(())
+    }
+
+    async fn notify_cancel_requested(&self) -> StoreResult<()> {
+        self.tell(|news| news.cancel = true);
         Ok(())
     }
 
@@ -186,33 +244,35 @@ impl Shared {
     }
 }
 
-/// Appends what there is to tell, and looks whether others have.
+/// Appends what there is to tell, at once and as one, and looks whether others have.
 fn attend(shared: &Shared) {
-    let (mut free_at, mut failed) = (Instant::now(), false);
+    let mut failed = false;
     let mut state = shared.state();
     loop {
-        let stopped = state.stopped;
-        if state.news && (stopped || Instant::now() >= free_at) {
-            state.news = false;
-            match shared.place.append() {
-                Ok(()) => state.tally.iter_mut().for_each(|tally| tally.mine += 1),
+        let news = std::mem::take(&mut state.news);
+        if news.any() {
+            match shared.place.append(news) {
+                Ok(bytes) => state.tally.iter_mut().for_each(|tally| tally.mine += bytes),
                 Err(error) if !failed => {
                     failed = true;
                     tracing::warn!(%error, "other processes are not told about new work; they find it by polling");
                 }
                 Err(_) => {}
             }
-            free_at = Instant::now() + TICK;
         }
-        if stopped {
+        if state.stopped {
             return;
         }
-        if state.tally.as_mut().is_some_and(|tally| tally.look(shared.place.len())) {
+        let told = match state.tally.as_mut().map(|tally| tally.look(shared.place.len())) {
+            None | Some(Found::Nothing) => News::default(),
+            Some(Found::Told { from, count }) => shared.place.read(from, count).unwrap_or(News::ANYTHING),
+            Some(Found::Anything) => News::ANYTHING,
+        };
+        for kind in told.kinds() {
             // Under the lock, so that none is called once a shutdown has returned.
-            state.listeners.iter().for_each(|listener| listener());
+            state.listeners.iter().for_each(|listener| listener(kind));
         }
-        let idle = state.tally.is_none() && !state.news;
-        state = if idle {
+        state = if state.tally.is_none() {
             shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
         } else {
             let waited = shared.changed.wait_timeout(state, TICK);
@@ -225,6 +285,12 @@ fn attend(shared: &Shared) {
 mod tests {
     use super::*;
 
+    const WORK: News = News { work: true, cancel: false };
+
+    fn told(from: u64, count: u64) -> Found {
+        Found::Told { from, count }
+    }
+
     fn place() -> (tempfile::TempDir, Place) {
         let dir = tempfile::TempDir::new().expect("there is room for files");
         let database = dir.path().join("jobs.db");
@@ -236,25 +302,37 @@ mod tests {
     #[test]
     fn what_others_append_is_news_and_what_this_process_appends_is_not() {
         let mut tally = Tally::begin(7);
-        assert!(!tally.look(7));
-        assert!(tally.look(8), "another told");
-        assert!(!tally.look(8), "once");
+        assert_eq!(tally.look(7), Found::Nothing);
+        assert_eq!(tally.look(8), told(7, 1), "another told");
+        assert_eq!(tally.look(8), Found::Nothing, "once");
         tally.mine += 1;
-        assert!(!tally.look(9), "an echo");
+        assert_eq!(tally.look(9), Found::Nothing, "an echo");
         tally.mine += 1;
-        assert!(tally.look(11), "both told");
-        assert_eq!(tally, Tally { mine: 2, others: 9 });
+        assert_eq!(tally.look(11), told(9, 2), "both told, in whatever order");
+        assert_eq!(tally, Tally { seen: 11, mine: 0 });
     }
 
     #[test]
     fn a_file_that_begins_anew_is_news() {
-        let mut tally = Tally { mine: 3, others: 40 };
-        assert!(tally.look(0), "somebody removed it");
-        assert!(!tally.look(0));
-        assert!(tally.look(1));
-        let mut tally = Tally { mine: 3, others: 40 };
-        assert!(tally.look(2), "and somebody told something since");
-        assert_eq!(tally, Tally { mine: 0, others: 2 });
+        let mut tally = Tally { seen: 43, mine: 0 };
+        assert_eq!(tally.look(0), Found::Anything, "somebody removed it");
+        assert_eq!(tally.look(0), Found::Nothing);
+        assert_eq!(tally.look(1), told(0, 1));
+        let mut tally = Tally { seen: 43, mine: 1 };
+        assert_eq!(tally.look(2), Found::Anything, "and somebody told something since");
+        assert_eq!(tally, Tally { seen: 2, mine: 0 });
+    }
+
+    #[test]
+    fn the_bytes_say_what_was_told() {
+        let (_dir, place) = place();
+        let cancel = News { work: false, cancel: true };
+        assert_eq!(place.append(WORK).expect("there is room"), 1);
+        assert_eq!(place.append(cancel).expect("there is room"), 1);
+        assert_eq!(place.append(News::ANYTHING).expect("there is room"), 2);
+        let read = |from, count| place.read(from, count).expect("it is there");
+        assert_eq!((read(0, 1), read(1, 1), read(2, 1), read(3, 9)), (WORK, cancel, WORK, cancel));
+        assert_eq!((read(0, 2), read(4, 1)), (News::ANYTHING, News::default()));
     }
 
     #[test]
@@ -269,10 +347,10 @@ mod tests {
     fn the_file_is_made_when_it_is_needed_and_does_not_grow_for_ever() {
         let (_dir, place) = place();
         assert_eq!(place.len(), 0);
-        place.append().expect("it is made");
+        place.append(WORK).expect("it is made");
         assert_eq!(place.len(), 1);
         fs::write(&place.file, vec![b'.'; LONGEST as usize]).expect("there is room");
-        place.append().expect("it begins anew");
+        place.append(WORK).expect("it begins anew");
         assert_eq!(place.len(), 1);
     }
 
@@ -282,7 +360,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let (_dir, place) = place();
         fs::set_permissions(&place.database, fs::Permissions::from_mode(0o660)).expect("it is ours");
-        place.append().expect("it is made");
+        place.append(WORK).expect("it is made");
         assert_eq!(fs::metadata(&place.file).expect("it is there").permissions().mode() & 0o777, 0o660);
     }
 }

@@ -83,3 +83,14 @@ async fn a_transaction_does_not_take_jobs_of_another_store() {
     let refused = user.insert_in(&MemoryStore::new(), &[Submission::single(job())]).await;
     assert_eq!(refused.expect_err("it is refused").kind(), StoreErrorKind::Unsupported);
 }
+
+#[tokio::test]
+async fn a_transaction_on_another_file_is_told_to_be_one() {
+    let (dir, store, _user) = place().await;
+    let elsewhere = SqliteConnectOptions::new().filename(dir.path().join("other.db")).create_if_missing(true);
+    let mut user = elsewhere.connect().await.expect("it opens");
+    let mut tx = user.begin_with(BEGIN).await.expect("it begins");
+    let error = tx.insert_in(&store, &[Submission::single(job())]).await.expect_err("there are no tables");
+    assert_eq!(error.kind(), StoreErrorKind::NotMigrated);
+    assert!(error.to_string().contains("begin it on the database of the store"), "{error}");
+}

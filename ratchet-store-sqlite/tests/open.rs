@@ -2,7 +2,9 @@
 
 mod common;
 
+use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
 use common::{count, job};
 use ratchet_api::store::JobBulkStore as _;
@@ -20,6 +22,7 @@ fn place() -> (TempDir, std::path::PathBuf) {
 
 async fn refusal(path: impl AsRef<Path>) -> (StoreErrorKind, String) {
     let error = SqliteStore::open(path).await.expect_err("it cannot be opened");
+    assert_eq!(error.op(), "open", "what the user called");
     (error.kind(), error.to_string())
 }
 
@@ -57,7 +60,7 @@ async fn a_file_of_something_else_is_left_alone() {
     std::fs::write(&file, &text).expect("it is written");
     let (kind, message) = refusal(&file).await;
     assert_eq!(kind, StoreErrorKind::Invalid);
-    assert!(message.contains("is not a database of SQLite"), "{message}");
+    assert!(message.contains("is not a database of SQLite") && message.ends_with("(code 26)"), "{message}");
     assert_eq!(std::fs::read_to_string(&file).expect("it is there"), text);
 }
 
@@ -79,6 +82,32 @@ async fn memory_is_not_a_file() {
     let (kind, text) = refusal(":memory:").await;
     assert_eq!(kind, StoreErrorKind::Invalid);
     assert!(text.contains("ratchet-store-memory"), "{text}");
+}
+
+#[tokio::test]
+async fn a_store_opens_from_a_url_of_sqlite_and_from_options_of_the_driver() {
+    let (_dir, file) = place();
+    let url = format!("sqlite://{}", file.display());
+    let one = SqliteStore::open(&url).await.expect("it opens");
+    assert_eq!(one.insert(&[Submission::single(job())]).await.expect("it is stored"), [Inserted::New]);
+    let described = SqliteConnectOptions::new().filename(&file);
+    let two = SqliteStore::from_options(described, SqliteOptions::default()).await.expect("it opens");
+    assert_eq!(count(&two).await, 1, "it is the same file");
+    let memory =
+        SqliteStore::from_options("sqlite::memory:".parse().expect("a URL"), SqliteOptions::default());
+    assert_eq!(memory.await.expect_err("memory is not a file").kind(), StoreErrorKind::Invalid);
+}
+
+#[tokio::test]
+async fn a_url_of_another_database_is_refused_and_makes_no_file() {
+    for url in ["postgres://app:s3cret@db/jobs", "mysql://db/jobs", "mongodb://db"] {
+        let (kind, text) = refusal(url).await;
+        assert_eq!(kind, StoreErrorKind::Invalid);
+        let scheme = url.split(':').next().expect("a scheme");
+        assert!(text.contains(scheme) && text.contains("sqlite://"), "{text}");
+        assert!(!text.contains("s3cret"), "{text}");
+        assert!(!Path::new(&format!("{scheme}:")).exists());
+    }
 }
 
 #[tokio::test]
@@ -120,4 +149,23 @@ async fn a_write_that_fails_leaves_nothing_behind_and_the_next_one_works() {
     sqlx::query("DROP TRIGGER refuse").execute(&mut connection).await.expect("it is dropped");
     assert_eq!(store.insert(&[Submission::single(job())]).await.expect("it is stored"), [Inserted::New]);
     assert_eq!(count(&store).await, 1);
+}
+
+/// What is logged while the tables are made.
+async fn log_of_the_first_open(namespace: Namespace) -> String {
+    let (dir, file) = place();
+    let log = dir.path().join("log");
+    let writer = Arc::new(File::create(&log).expect("it is made"));
+    let logged = tracing_subscriber::fmt().with_writer(writer).finish();
+    let _guard = tracing::subscriber::set_default(logged);
+    SqliteStore::open_with(&file, SqliteOptions::default().namespace(namespace)).await.expect("it opens");
+    std::fs::read_to_string(log).expect("it is there")
+}
+
+#[tokio::test]
+async fn a_namespace_is_logged_if_there_is_one() {
+    let plain = log_of_the_first_open(Namespace::bare()).await;
+    assert!(plain.contains("applied 001") && !plain.contains("namespace"), "{plain}");
+    let prefixed = log_of_the_first_open(Namespace::prefix("app_").expect("a name")).await;
+    assert!(prefixed.contains("namespace=prefix app_"), "{prefixed}");
 }

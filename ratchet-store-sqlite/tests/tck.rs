@@ -66,6 +66,16 @@ async fn spoil(file: PathBuf, job: JobId, how: Spoil) -> StoreResult<()> {
             "UPDATE scheduler_job SET queue = '' WHERE job_id = ?",
         ],
         Spoil::TargetName => &["UPDATE scheduler_job SET target = '' WHERE job_id = ?"],
+        Spoil::FirstVersion => &["UPDATE scheduler_job_queue SET version = 1 WHERE job_id = ?"],
+        Spoil::LogNumber => &["UPDATE scheduler_job_log SET log_id = 9223372036854775807 WHERE log_id = (
+                   SELECT max(l.log_id) FROM scheduler_job_log l WHERE l.job_id = ?
+               )"],
+        Spoil::OwnerName => {
+            &["UPDATE scheduler_job_queue SET picked_by = CAST(x'ff' AS TEXT) WHERE job_id = ?"]
+        }
+        Spoil::OwnerBeats => &["UPDATE scheduler_node SET beat_gap_ms = -1 WHERE node_id = (
+                   SELECT q.picked_by FROM scheduler_job_queue q WHERE q.job_id = ?
+               )"],
     };
     let options = SqliteConnectOptions::new().filename(file).pragma("ignore_check_constraints", "on");
     let mut connection = options.connect().await.expect("the file can be opened");

@@ -28,6 +28,7 @@ pub(crate) fn lay(inner: Arc<dyn JobStore>, line: &Arc<Line>) -> Arc<dyn JobStor
 #[derive(Default)]
 pub(crate) struct Line {
     cut: AtomicBool,
+    refused: AtomicUsize,
     jam: Mutex<bool>,
     cleared: Condvar,
     mute: AtomicBool,
@@ -96,6 +97,14 @@ impl Line {
         }
     }
 
+    /// Waits until so many more calls did not come through.
+    pub(crate) async fn more_refusals(&self, count: usize) {
+        let enough = self.refused.load(Ordering::SeqCst) + count;
+        while self.refused.load(Ordering::SeqCst) < enough {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
     /// From now on beats are told this many milliseconds more than the clock of the store shows.
     pub(crate) fn set_clock(&self, millis: i64) {
         self.clock.store(millis, Ordering::SeqCst);
@@ -117,7 +126,10 @@ impl Line {
 
     fn pass(&self) -> StoreResult<()> {
         match self.cut.load(Ordering::SeqCst) {
-            true => Err(StoreError::new(StoreErrorKind::Unavailable, "cable", "it is cut")),
+            true => {
+                self.refused.fetch_add(1, Ordering::SeqCst);
+                Err(StoreError::new(StoreErrorKind::Unavailable, "cable", "it is cut"))
+            }
             false => Ok(()),
         }
     }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use ratchet_api::spi::JobEventListener;
 use ratchet_api::store::{JobFilter, JobStore, PageRequest};
 use ratchet_api::{Job, JobEvent, JobEventKind, JobId, JobType, LogLine, StoreClock};
-use ratchet_core::defaults::PackagePrefixClassPolicy;
 use ratchet_core::{Client, Ratchet, Readiness, Scheduler, SchedulerBuilder};
 use tokio::sync::Notify;
 
@@ -77,7 +76,7 @@ impl Fixture {
     ) -> Node {
         let told = Told::default();
         let builder = Ratchet::builder_shared(store);
-        let builder = builder.class_policy(PackagePrefixClassPolicy::allow(["test."]));
+        let builder = builder.allow(["test."]);
         let builder = builder.configure(|options| options.timeout.cancel_grace = Duration::from_millis(50));
         let scheduler = set_up(builder).listener(told.clone()).start().await.expect("the node starts");
         Node { scheduler, told }
@@ -147,6 +146,16 @@ impl Node {
     /// What was logged about a job.
     pub fn lines(&self, id: JobId) -> Vec<Line> {
         lines::of(id)
+    }
+
+    /// Waits until a line about a job says this.
+    pub async fn until_said(&self, id: JobId, message: &str) -> Line {
+        loop {
+            if let Some(line) = self.lines(id).into_iter().find(|line| line.message() == message) {
+                return line;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     /// Waits until a job's own log has this line.

@@ -1,10 +1,14 @@
 //! Empty stores.
 
+#[cfg(feature = "mongodb")]
+mod mongo;
 #[cfg(feature = "sql")]
 mod sql;
 
+#[cfg(feature = "mongodb")]
+pub use mongo::{Collections, drop_mongodb, mongodb, mongodb_url};
 #[cfg(feature = "sql")]
-pub use sql::{Schema, postgres, postgres_url, sqlite};
+pub use sql::{File, Schema, postgres, postgres_url, sqlite};
 
 use std::sync::Arc;
 

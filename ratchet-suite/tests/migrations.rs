@@ -1,7 +1,6 @@
 //! Tables that are made when a scheduler starts.
 
 use ratchet_api::StoreErrorKind;
-use ratchet_core::defaults::PackagePrefixClassPolicy;
 use ratchet_core::{Call, JobFailure, Method, Ratchet, SchedulerBuilder, StartError};
 use ratchet_store_postgres::{PostgresOptions, PostgresStore};
 use ratchet_suite::place::{Place as _, Schema, postgres_url};
@@ -12,9 +11,7 @@ fn node(schema: &Schema) -> SchedulerBuilder {
     options.connections = 4;
     let store = PostgresStore::lazy(&postgres_url(), options).expect("the URL is right");
     let method = Method::function("test.plain", "run", |_, ()| async { Ok::<_, JobFailure>(42) });
-    Ratchet::builder(store)
-        .method(method.expect("names"))
-        .class_policy(PackagePrefixClassPolicy::allow(["test."]))
+    Ratchet::builder(store).method(method.expect("names")).allow(["test."])
 }
 
 // shows: S175 S178

@@ -4,19 +4,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
+use mongodb::bson::doc;
+use mongodb::options::{ClientOptions, ServerAddress};
 use ratchet_api::store::JobStore;
-use ratchet_core::defaults::PackagePrefixClassPolicy;
 use ratchet_core::{JobContext, JobFailure, JobHandle, Ratchet, Readiness, Scheduler, jobs};
+use ratchet_store_mongodb::MongoStore;
 use ratchet_store_postgres::{PostgresOptions, PostgresStore};
-use ratchet_suite::place::{Place, Schema, postgres_url};
+use ratchet_suite::place::{Collections, Place, Schema, mongodb_url, postgres_url};
 use sqlx::postgres::PgConnectOptions;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 
+/// How long anything may take of which a server tells nothing.
+const PATIENCE: Duration = Duration::from_millis(500);
+
 /// Lies between nodes and their server.
 struct Proxy {
-    url: String,
+    port: u16,
     /// If not, every connection ends, and no new one lasts.
     open: watch::Sender<bool>,
     /// Whoever is connected now waits for ever.
@@ -24,14 +30,10 @@ struct Proxy {
 }
 
 impl Proxy {
-    async fn start() -> Self {
-        let server: PgConnectOptions = postgres_url().parse().expect("the URL is right");
-        let server = (server.get_host().to_owned(), server.get_port());
+    async fn before(host: String, port: u16) -> Self {
+        let server = (host, port);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("bound").port();
-        let url =
-            postgres_url().replacen(&format!("{}:{}", server.0, server.1), &format!("127.0.0.1:{port}"), 1);
-        assert_ne!(url, postgres_url(), "the URL names host and port");
         let (open, hole) = (watch::Sender::new(true), Arc::new(Notify::new()));
         tokio::spawn({
             let (open, hole) = (open.subscribe(), Arc::clone(&hole));
@@ -41,7 +43,7 @@ impl Proxy {
                 }
             }
         });
-        Self { url, open, hole }
+        Self { port, open, hole }
     }
 
     fn open(&self, open: bool) {
@@ -97,15 +99,59 @@ fn worker() -> Worker {
     Worker { runs: Arc::default(), entered: Arc::default(), gate: Arc::new(watch::Sender::new(false)) }
 }
 
-async fn node(proxy: &Proxy, schema: &Schema, worker: &Worker) -> Scheduler {
-    let mut options = PostgresOptions::default();
-    options.namespace = schema.0.clone();
-    options.connections = 4;
-    options.acquire_timeout = Duration::from_millis(500);
-    options.operation_timeout = Duration::from_millis(500);
-    let store = PostgresStore::connect(&proxy.url, options).await.expect("the store opens");
-    let builder = Ratchet::builder(store).bean(worker.clone());
-    let builder = builder.class_policy(PackagePrefixClassPolicy::allow(["test."])).configure(|options| {
+/// An empty store on a server that nodes reach by a proxy.
+#[async_trait]
+trait Distant: Place {
+    /// A proxy before the server.
+    async fn proxy(&self) -> Proxy;
+
+    /// The store by this way.
+    async fn connect_by(&self, proxy: &Proxy) -> Arc<dyn JobStore>;
+}
+
+#[async_trait]
+impl Distant for Schema {
+    async fn proxy(&self) -> Proxy {
+        let server: PgConnectOptions = postgres_url().parse().expect("the URL is right");
+        Proxy::before(server.get_host().to_owned(), server.get_port()).await
+    }
+
+    async fn connect_by(&self, proxy: &Proxy) -> Arc<dyn JobStore> {
+        let server: PgConnectOptions = postgres_url().parse().expect("the URL is right");
+        let mut options = PostgresOptions::default();
+        options.namespace = self.0.clone();
+        options.connections = 4;
+        options.acquire_timeout = PATIENCE;
+        options.operation_timeout = PATIENCE;
+        let server = server.host("127.0.0.1").port(proxy.port);
+        Arc::new(PostgresStore::from_options(server, options).await.expect("the store opens"))
+    }
+}
+
+#[async_trait]
+impl Distant for Collections {
+    async fn proxy(&self) -> Proxy {
+        let hello = self.database().await.run_command(doc! { "hello": 1 }).await.expect("the server answers");
+        let primary = ServerAddress::parse(hello.get_str("primary").expect("a replica set"));
+        let Ok(ServerAddress::Tcp { host, port: Some(port) }) = primary else { panic!("{primary:?}") };
+        Proxy::before(host, port).await
+    }
+
+    async fn connect_by(&self, proxy: &Proxy) -> Arc<dyn JobStore> {
+        let mut server = ClientOptions::parse(mongodb_url()).await.expect("the URL is right");
+        server.hosts = vec![ServerAddress::Tcp { host: "127.0.0.1".to_owned(), port: Some(proxy.port) }];
+        // Else the driver asks for the members of the set and goes past the proxy.
+        server.direct_connection = Some(true);
+        server.connect_timeout = Some(PATIENCE);
+        server.heartbeat_freq = Some(PATIENCE);
+        server.server_selection_timeout = Some(PATIENCE);
+        Arc::new(MongoStore::from_options(server, self.options()).await.expect("the store opens"))
+    }
+}
+
+async fn node(store: Arc<dyn JobStore>, worker: &Worker) -> Scheduler {
+    let builder = Ratchet::builder_shared(store).register(worker.clone());
+    let builder = builder.allow(["test."]).configure(|options| {
         options.node.lease = Duration::from_secs(2);
         options.node.beat = Duration::from_millis(200);
         options.node.recovery_interval = Duration::from_millis(200);
@@ -114,13 +160,6 @@ async fn node(proxy: &Proxy, schema: &Schema, worker: &Worker) -> Scheduler {
         options.retry.drain_interval = Duration::from_millis(100);
     });
     builder.start().await.expect("the node starts")
-}
-
-async fn place() -> (Arc<dyn JobStore>, Schema, Proxy) {
-    let (schema, proxy) = (Schema::default(), Proxy::start().await);
-    let migrator = PostgresStore::migrator(&postgres_url(), schema.0.clone()).expect("the URL is right");
-    migrator.migrate(|_| {}).await.expect("the tables are made");
-    (schema.connect().await, schema, proxy)
 }
 
 async fn until(node: &Scheduler, wanted: Readiness) {
@@ -132,10 +171,20 @@ async fn until(node: &Scheduler, wanted: Readiness) {
 // shows: S135 S182 S186
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_outage_longer_than_a_lease_costs_one_more_run_of_what_was_under_way() {
-    let (store, schema, proxy) = place().await;
-    let client = Ratchet::client_shared(store);
+    outage(Schema::migrated().await).await;
+}
+
+// shows: S135 S182 S186
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outage_of_mongodb_longer_than_a_lease_costs_one_more_run_of_what_was_under_way() {
+    outage(Collections::default()).await;
+}
+
+async fn outage(place: impl Distant) {
+    let (client, proxy) = (Ratchet::client_shared(place.connect().await), place.proxy().await);
     let workers = [worker(), worker()];
-    let nodes = [node(&proxy, &schema, &workers[0]).await, node(&proxy, &schema, &workers[1]).await];
+    let start = async |worker| node(place.connect_by(&proxy).await, worker).await;
+    let nodes = [start(&workers[0]).await, start(&workers[1]).await];
     let mut jobs: Vec<JobHandle<String>> = Vec::new();
     for _ in 0..10 {
         jobs.push(client.enqueue(Worker::job().work()).submit().await.expect("stored"));
@@ -166,14 +215,22 @@ async fn an_outage_longer_than_a_lease_costs_one_more_run_of_what_was_under_way(
         node.stop().await;
     }
     assert_eq!(client.store().nodes().await.expect("read"), []);
-    schema.remove().await;
+    place.remove().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_hang_are_replaced_before_the_lease_is_over() {
-    let (_store, schema, proxy) = place().await;
-    let worker = worker();
-    let node = node(&proxy, &schema, &worker).await;
+    hang(Schema::migrated().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_to_mongodb_that_hang_are_replaced_before_the_lease_is_over() {
+    hang(Collections::default()).await;
+}
+
+async fn hang(place: impl Distant) {
+    let (worker, proxy) = (worker(), place.proxy().await);
+    let node = node(place.connect_by(&proxy).await, &worker).await;
     let owner = node.owner();
     let job = node.enqueue(Worker::job().work()).submit().await.expect("stored");
     worker.entered.notified().await;
@@ -193,5 +250,5 @@ async fn connections_that_hang_are_replaced_before_the_lease_is_over() {
     assert_eq!(job.result().await.expect("it ends"), owner.to_string(), "it never lost its lease");
     assert_eq!((node.owner(), worker.runs.load(Ordering::SeqCst)), (owner, 1));
     node.stop().await;
-    schema.remove().await;
+    place.remove().await;
 }

@@ -1,18 +1,32 @@
-//! Outcomes that a real PostgreSQL does not take: because of its own state, or because of what is in them.
+//! Outcomes that a real server does not take: because of its own state, or because of what is in them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use mongodb::bson::doc;
 use ratchet_api::{JobStatus, Timestamp};
-use ratchet_core::defaults::PackagePrefixClassPolicy;
 use ratchet_core::{JobFailure, Ratchet, Readiness, Scheduler, jobs};
 use ratchet_store_core::{Dialect, Statement};
-use ratchet_suite::place::{Place as _, Schema, postgres_url};
+use ratchet_suite::place::{Collections, Place, Schema, postgres_url};
 use serde_json::value::RawValue;
 use sqlx::{Connection as _, PgConnection};
 
-/// From now on no outcome is recorded, as if a grant were missing.
+/// A store on a server that is told what it does not take.
+#[async_trait]
+trait Strict: Place {
+    /// From now on no job ends.
+    async fn refuse_all(&self);
+
+    /// From now on lists in lists in lists are no result.
+    async fn refuse_deep_lists(&self);
+
+    /// It takes all again.
+    async fn take_all(&self);
+}
+
+/// As if a grant were missing.
 const TAKE_GRANT: &str = "
     CREATE FUNCTION ratchet.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
@@ -20,7 +34,51 @@ const TAKE_GRANT: &str = "
     END $$;
     CREATE TRIGGER refuse BEFORE INSERT ON ratchet.scheduler_job_execution
         FOR EACH ROW EXECUTE FUNCTION ratchet.refuse()";
+const CHECK_RESULTS: &str =
+    "ALTER TABLE ratchet.scheduler_job ADD CONSTRAINT no_deep_list CHECK (job_result::text <> '[[[]]]')";
 const GIVE_GRANT: &str = "DROP TRIGGER refuse ON ratchet.scheduler_job_execution";
+
+async fn execute(schema: &Schema, text: &'static str) {
+    let mut connection = PgConnection::connect(&postgres_url()).await.expect("the server answers");
+    let text = Statement::compile(text, Dialect::Postgres, &schema.0).expect("the text is right").sql();
+    sqlx::raw_sql(text).execute(&mut connection).await.expect("it runs");
+}
+
+#[async_trait]
+impl Strict for Schema {
+    async fn refuse_all(&self) {
+        execute(self, TAKE_GRANT).await;
+    }
+
+    async fn refuse_deep_lists(&self) {
+        execute(self, CHECK_RESULTS).await;
+    }
+
+    async fn take_all(&self) {
+        execute(self, GIVE_GRANT).await;
+    }
+}
+
+#[async_trait]
+impl Strict for Collections {
+    /// An index of a foreign hand's, which finds no place on earth in how a job ended.
+    async fn refuse_all(&self) {
+        let index = doc! { "key": { "ending": "2dsphere" }, "name": "places" };
+        let create = doc! { "createIndexes": "scheduler_job", "indexes": [index] };
+        self.database().await.run_command(create).await.expect("it is made");
+    }
+
+    async fn refuse_deep_lists(&self) {
+        let no_deep_list = doc! { "ending.result": { "$ne": "[[[]]]" } };
+        let change = doc! { "collMod": "scheduler_job", "validator": no_deep_list };
+        self.database().await.run_command(change).await.expect("it is changed");
+    }
+
+    async fn take_all(&self) {
+        let drop = doc! { "dropIndexes": "scheduler_job", "index": "places" };
+        self.database().await.run_command(drop).await.expect("it goes");
+    }
+}
 
 const LEASE: Duration = Duration::from_secs(2);
 
@@ -39,9 +97,9 @@ impl Worker {
     }
 }
 
-async fn node(schema: &Schema, worker: &Worker) -> Scheduler {
-    let builder = Ratchet::builder_shared(schema.connect().await).bean(worker.clone());
-    let builder = builder.class_policy(PackagePrefixClassPolicy::allow(["test."])).configure(|options| {
+async fn node(place: &impl Place, worker: &Worker) -> Scheduler {
+    let builder = Ratchet::builder_shared(place.connect().await).register(worker.clone());
+    let builder = builder.allow(["test."]).configure(|options| {
         options.node.lease = LEASE;
         options.node.beat = Duration::from_millis(200);
         options.node.recovery_interval = Duration::from_millis(200);
@@ -54,24 +112,20 @@ async fn last_beat(node: &Scheduler) -> Timestamp {
     node.store().nodes().await.expect("read").pop().expect("the node has a row").heartbeat_at
 }
 
-async fn empty_schema() -> Schema {
-    let schema = Schema::default();
-    let migrator = ratchet_store_postgres::PostgresStore::migrator(&postgres_url(), schema.0.clone());
-    migrator.expect("the URL is right").migrate(|_| {}).await.expect("the tables are made");
-    schema
-}
-
-async fn run(schema: &Schema, text: &'static str) {
-    let mut connection = PgConnection::connect(&postgres_url()).await.expect("the server answers");
-    let text = Statement::compile(text, Dialect::Postgres, &schema.0).expect("the text is right").sql();
-    sqlx::raw_sql(text).execute(&mut connection).await.expect("it runs");
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_grant_is_missing_outcomes_wait_and_no_body_runs_twice() {
+    all_are_refused_for_a_while(Schema::migrated().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_a_grant_is_missing_outcomes_wait_and_no_body_runs_twice() {
-    let (schema, worker) = (empty_schema().await, Worker::default());
-    let node = node(&schema, &worker).await;
-    run(&schema, TAKE_GRANT).await;
+async fn while_an_index_refuses_every_end_outcomes_wait_and_no_body_runs_twice() {
+    all_are_refused_for_a_while(Collections::default()).await;
+}
+
+async fn all_are_refused_for_a_while(place: impl Strict) {
+    let worker = Worker::default();
+    let node = node(&place, &worker).await;
+    place.refuse_all().await;
     let calls = (0..10).map(|_| Worker::job().nest(1));
     let jobs: Vec<_> =
         node.enqueue_many(calls).await.expect("stored").into_iter().map(Result::unwrap).collect();
@@ -83,7 +137,7 @@ async fn while_a_grant_is_missing_outcomes_wait_and_no_body_runs_twice() {
     while last_beat(&node).await.since(beaten) < LEASE * 5 / 2 {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    run(&schema, GIVE_GRANT).await;
+    place.take_all().await;
     for job in jobs {
         assert_eq!(job.result().await.expect("it succeeds").get(), "[]");
         let job = job.job().await.expect("read").expect("there");
@@ -91,14 +145,24 @@ async fn while_a_grant_is_missing_outcomes_wait_and_no_body_runs_twice() {
     }
     assert_eq!(worker.runs.load(Ordering::SeqCst), 10);
     node.stop().await;
-    schema.remove().await;
+    place.remove().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_result_that_is_nested_too_deeply_costs_no_second_run_of_anybody() {
-    let (schema, worker) = (empty_schema().await, Worker::default());
-    let node = node(&schema, &worker).await;
-    let calls = (0..100).map(|number| Worker::job().nest(if number == 50 { 30_000 } else { 1 }));
+async fn a_result_that_the_server_refuses_costs_no_second_run_of_anybody() {
+    one_is_refused(Schema::migrated().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_that_a_validator_refuses_costs_no_second_run_of_anybody() {
+    one_is_refused(Collections::default()).await;
+}
+
+async fn one_is_refused(place: impl Strict) {
+    let worker = Worker::default();
+    let node = node(&place, &worker).await;
+    place.refuse_deep_lists().await;
+    let calls = (0..100).map(|number| Worker::job().nest(if number == 50 { 3 } else { 1 }));
     let jobs: Vec<_> =
         node.enqueue_many(calls).await.expect("stored").into_iter().map(Result::unwrap).collect();
     for (number, job) in jobs.iter().enumerate() {
@@ -111,9 +175,9 @@ async fn a_result_that_is_nested_too_deeply_costs_no_second_run_of_anybody() {
         };
         assert_eq!(job.status, JobStatus::Succeeded, "{number}");
         let result = job.ending.and_then(|ending| ending.result);
-        assert_eq!(result.is_some(), number != 50, "only the deep one is not kept");
+        assert_eq!(result.is_some(), number != 50, "only that one is not kept");
     }
     assert_eq!(worker.runs.load(Ordering::SeqCst), 100);
     node.stop().await;
-    schema.remove().await;
+    place.remove().await;
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ratchet_api::store::{JobFilter, JobStore, PageRequest};
-use ratchet_api::{Enlist, JobPriority, JobStatus, SubmitError};
-use ratchet_core::defaults::PackagePrefixClassPolicy;
-use ratchet_core::{Ratchet, Scheduler, jobs};
+use ratchet_api::{Enlist, JobStatus, SubmitError};
+use ratchet_core::{JobHandle, Ratchet, Scheduler, jobs};
+use ratchet_store_mongodb::MongoStore;
 use ratchet_store_sqlite::SqliteStore;
-use ratchet_suite::place;
+use ratchet_suite::place::{self, Place as _};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection};
 
@@ -24,8 +24,8 @@ impl Counter {
 }
 
 async fn node(store: Arc<dyn JobStore>, counter: &Counter) -> Scheduler {
-    let builder = Ratchet::builder_shared(store).bean(counter.clone());
-    let builder = builder.class_policy(PackagePrefixClassPolicy::allow(["test."]));
+    let builder = Ratchet::builder_shared(store).register(counter.clone());
+    let builder = builder.allow(["test."]);
     builder.start().await.expect("the node starts")
 }
 
@@ -35,7 +35,7 @@ async fn stored(node: &Scheduler) -> usize {
 }
 
 /// Submits fifty jobs inside a transaction; one of them twice, and one that nobody may submit.
-async fn submit_all<M>(node: &Scheduler, tx: &mut impl Enlist<M>) {
+async fn submit_all<M>(node: &Scheduler, tx: &mut impl Enlist<M>) -> JobHandle<()> {
     let calls = (0..50)
         .map(|number| node.enqueue(Counter::job().add(1)).idempotency_key(format!("number {}", number % 49)));
     let denied = node.enqueue(ratchet_core::Call::new("other.Counter", "add"));
@@ -46,6 +46,7 @@ async fn submit_all<M>(node: &Scheduler, tx: &mut impl Enlist<M>) {
     assert_eq!(duplicates, [vec![false; 49], vec![true]].concat());
     let alone = node.enqueue(Counter::job().add(1)).submit_in(tx).await.expect("stored");
     assert_eq!(alone.job().await.expect("read"), None, "nobody sees it yet");
+    alone
 }
 
 /// After a rollback nothing was ever there.
@@ -54,9 +55,9 @@ async fn nothing_is_there(node: &Scheduler, counter: &Counter) {
     assert_eq!(counter.0.load(Ordering::SeqCst), 0);
 }
 
-/// After a commit all are there, and a wakeup has them run.
-async fn all_run(node: &Scheduler, counter: &Counter) {
-    node.wake_up(JobPriority::Normal);
+/// After a commit all are there, and run once one of them says so.
+async fn all_run(node: &Scheduler, counter: &Counter, job: &JobHandle<()>) {
+    job.committed();
     let page = node.store().query_jobs(&JobFilter::default(), &PageRequest::first(1_000)).await;
     let jobs = page.expect("read").jobs;
     assert_eq!(jobs.len(), 50, "forty-nine, and the one that was submitted by itself");
@@ -80,9 +81,9 @@ async fn jobs_follow_a_transaction_of_postgresql() {
     nothing_is_there(&node, &counter).await;
 
     let mut tx = db.begin().await.expect("it begins");
-    submit_all(&node, &mut tx).await;
+    let job = submit_all(&node, &mut tx).await;
     tx.commit().await.expect("it is committed");
-    all_run(&node, &counter).await;
+    all_run(&node, &counter, &job).await;
     node.stop().await;
     place.remove().await;
 }
@@ -102,8 +103,29 @@ async fn jobs_follow_a_transaction_of_sqlite() {
     nothing_is_there(&node, &counter).await;
 
     let mut tx = db.begin_with("BEGIN IMMEDIATE").await.expect("it begins");
-    submit_all(&node, &mut tx).await;
+    let job = submit_all(&node, &mut tx).await;
     tx.commit().await.expect("it is committed");
-    all_run(&node, &counter).await;
+    all_run(&node, &counter, &job).await;
     node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_follow_a_transaction_of_mongodb() {
+    let place = place::Collections::default();
+    let counter = Counter::default();
+    let store = MongoStore::connect(&place::mongodb_url(), place.options()).await.expect("it opens");
+    let mut session = store.client().start_session().await.expect("the server answers");
+    let node = node(Arc::new(store), &counter).await;
+
+    session.start_transaction().await.expect("it begins");
+    submit_all(&node, &mut session).await;
+    session.abort_transaction().await.expect("it is aborted");
+    nothing_is_there(&node, &counter).await;
+
+    session.start_transaction().await.expect("it begins");
+    let job = submit_all(&node, &mut session).await;
+    session.commit_transaction().await.expect("it is committed");
+    all_run(&node, &counter, &job).await;
+    node.stop().await;
+    place.remove().await;
 }

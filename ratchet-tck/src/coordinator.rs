@@ -20,23 +20,25 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::future::join_all;
 use libtest_mimic::{Arguments, Failed, Trial};
-use ratchet_api::spi::{ClusterCoordinator, WakeupListener};
-use ratchet_api::{JobPriority, StoreClock, StoreResult};
+use ratchet_api::spi::{ClusterCoordinator, WakeupKind, WakeupListener};
+use ratchet_api::{JobPriority, StoreClock, StoreResult, WithSources};
 use tokio::sync::watch;
 
 use crate::case::cases;
-use crate::suite::{describe, in_runtime, outcome_of};
+use crate::suite::{in_runtime, outcome_of};
 use crate::{Case, CaseFailure, Namespace, StoreHarness};
 
 cases! { "coordinator" with Cluster;
     a_notice_reaches_every_other_node: ["cluster.delivered"] [122 123 125];
     every_listener_of_a_node_is_called: ["cluster.delivered"] [122];
     every_priority_is_told: ["cluster.delivered"] [122];
+    a_cancel_request_is_told_as_one: ["cluster.cancel", "cluster.delivered"] [];
     a_node_that_joins_later_hears_what_follows: ["cluster.delivered"] [125];
     telling_nobody_is_no_error: ["cluster.best_effort"] [125];
     nodes_that_are_gone_hold_nobody_up: ["cluster.best_effort"] [125];
     many_notices_are_told_at_most_once_each: ["cluster.coalesced"] [];
     a_notice_after_many_is_not_swallowed: ["cluster.coalesced", "cluster.delivered"] [];
+    a_kind_does_not_take_the_place_of_another: ["cluster.coalesced"] [];
     after_a_gap_listeners_are_called_without_a_notice: ["cluster.gap"] [];
     after_a_gap_notices_are_delivered_again: ["cluster.gap", "cluster.delivered"] [];
     nobody_is_called_after_a_shutdown: ["cluster.shutdown"] [];
@@ -72,7 +74,6 @@ impl CoordinatorHarness for OfStore {
 
     async fn node(&self, cluster: &Namespace) -> StoreResult<Arc<dyn ClusterCoordinator>> {
         let store = self.0.connect(cluster, StoreClock::Server).await?;
-        assert!(store.capabilities().wakeups, "the store does not say that it has wakeups");
         Ok(store.coordinator().expect("the store offers a coordinator"))
     }
 }
@@ -106,7 +107,8 @@ impl Suite {
 /// Runs one case on a cluster and in a runtime of its own.
 fn run_case(harness: Arc<dyn CoordinatorHarness>, case: &Case<Cluster>) -> Result<(), CaseFailure> {
     in_runtime(async {
-        let namespace = harness.cluster().await.map_err(|error| CaseFailure(describe(&error)))?;
+        let namespace =
+            harness.cluster().await.map_err(|error| CaseFailure(WithSources(&error).to_string()))?;
         let namespace = Arc::new(namespace);
         let outcome = outcome_of((case.run)(Cluster { harness, namespace: Arc::clone(&namespace) })).await;
         if let Some(namespace) = Arc::into_inner(namespace) {
@@ -128,7 +130,7 @@ impl Cluster {
     }
 
     async fn listening(&self) -> Listening {
-        let node = Listening { coordinator: self.coordinator().await, calls: watch::Sender::new(0) };
+        let node = Listening::to(self.coordinator().await);
         node.coordinator.register_wakeup_listener(node.listener()).await.expect("it listens");
         node
     }
@@ -144,24 +146,32 @@ impl Cluster {
 /// A node that counts its wakeups.
 struct Listening {
     coordinator: Arc<dyn ClusterCoordinator>,
-    calls: watch::Sender<usize>,
+    calls: watch::Sender<Vec<WakeupKind>>,
 }
 
 impl Listening {
+    fn to(coordinator: Arc<dyn ClusterCoordinator>) -> Self {
+        Self { coordinator, calls: watch::Sender::default() }
+    }
+
     /// One more that counts together with the first.
     fn listener(&self) -> WakeupListener {
         let calls = self.calls.clone();
-        Arc::new(move || calls.send_modify(|calls| *calls += 1))
+        Arc::new(move |kind| calls.send_modify(|calls| calls.push(kind)))
     }
 
     fn calls(&self) -> usize {
-        *self.calls.borrow()
+        self.calls.borrow().len()
+    }
+
+    fn calls_of(&self, kind: WakeupKind) -> usize {
+        count(&self.calls.borrow(), kind)
     }
 
     /// Waits for so many calls in all.
     async fn heard(&self, calls: usize) {
-        let mut count = self.calls.subscribe();
-        let heard = tokio::time::timeout(patience(), count.wait_for(|heard| *heard >= calls)).await;
+        let mut heard = self.calls.subscribe();
+        let heard = tokio::time::timeout(patience(), heard.wait_for(|heard| heard.len() >= calls)).await;
         assert!(heard.is_ok(), "{} of {calls} wakeups within {:?}", self.calls(), patience());
     }
 
@@ -169,11 +179,29 @@ impl Listening {
     async fn hears_after(&self, before: usize) {
         self.heard(before + 1).await;
     }
+
+    /// Waits for one more of a kind than there were.
+    async fn hears_of(&self, kind: WakeupKind, before: usize) {
+        let mut heard = self.calls.subscribe();
+        let more = heard.wait_for(|heard| count(heard, kind) > before);
+        let heard = tokio::time::timeout(patience(), more).await.map(drop);
+        assert!(heard.is_ok(), "no more than {before} wakeups of {kind:?} within {:?}", patience());
+    }
+}
+
+fn count(calls: &[WakeupKind], kind: WakeupKind) -> usize {
+    calls.iter().filter(|call| **call == kind).count()
 }
 
 /// Tells the others; nobody may wait for long.
 async fn tell(coordinator: &Arc<dyn ClusterCoordinator>, priority: JobPriority) {
     let told = tokio::time::timeout(patience(), coordinator.notify_new_work(priority)).await;
+    told.expect("a notice waits for nobody").expect("a lost notice is no error");
+}
+
+/// Tells the others of a cancel request; nobody may wait for long.
+async fn tell_cancel(coordinator: &Arc<dyn ClusterCoordinator>) {
+    let told = tokio::time::timeout(patience(), coordinator.notify_cancel_requested()).await;
     told.expect("a notice waits for nobody").expect("a lost notice is no error");
 }
 
@@ -187,7 +215,7 @@ async fn a_notice_reaches_every_other_node(cluster: Cluster) {
 
 async fn every_listener_of_a_node_is_called(cluster: Cluster) {
     let (sender, node) = (cluster.coordinator().await, cluster.listening().await);
-    let second = Listening { coordinator: Arc::clone(&node.coordinator), calls: watch::Sender::new(0) };
+    let second = Listening::to(Arc::clone(&node.coordinator));
     node.coordinator.register_wakeup_listener(second.listener()).await.expect("it listens");
     let before = (node.calls(), second.calls());
     tell(&sender, JobPriority::Normal).await;
@@ -201,6 +229,22 @@ async fn every_priority_is_told(cluster: Cluster) {
         let before = node.calls();
         tell(&sender, priority).await;
         node.hears_after(before).await;
+    }
+}
+
+async fn a_cancel_request_is_told_as_one(cluster: Cluster) {
+    let sender = cluster.coordinator().await;
+    let nodes = [cluster.listening().await, cluster.listening().await];
+    for kind in [WakeupKind::CancelRequested, WakeupKind::NewWork, WakeupKind::CancelRequested] {
+        let before = nodes.each_ref().map(|node| node.calls_of(kind));
+        match kind {
+            WakeupKind::CancelRequested => tell_cancel(&sender).await,
+            _ => tell(&sender, JobPriority::Normal).await,
+        }
+        join_all(nodes.iter().zip(before).map(|(node, before)| node.hears_of(kind, before))).await;
+    }
+    for node in &nodes {
+        assert_eq!(node.calls_of(WakeupKind::NewWork), 1, "a cancel request is no work");
     }
 }
 
@@ -259,11 +303,30 @@ async fn a_notice_after_many_is_not_swallowed(cluster: Cluster) {
     }
 }
 
+async fn a_kind_does_not_take_the_place_of_another(cluster: Cluster) {
+    let (sender, node) = (cluster.coordinator().await, cluster.listening().await);
+    for _ in 0..5 {
+        let before = WakeupKind::ALL.map(|kind| node.calls_of(kind));
+        for _ in 0..20 {
+            tell(&sender, JobPriority::Normal).await;
+        }
+        tell_cancel(&sender).await;
+        tell(&sender, JobPriority::Critical).await;
+        for (kind, before) in WakeupKind::ALL.into_iter().zip(before) {
+            node.hears_of(kind, before).await;
+        }
+    }
+}
+
 async fn after_a_gap_listeners_are_called_without_a_notice(cluster: Cluster) {
     let nodes = [cluster.listening().await, cluster.listening().await];
-    let before = nodes.each_ref().map(Listening::calls);
+    let before = nodes.each_ref().map(|node| WakeupKind::ALL.map(|kind| node.calls_of(kind)));
     if cluster.interrupt().await {
-        join_all(nodes.iter().zip(before).map(|(node, before)| node.hears_after(before))).await;
+        for (node, before) in nodes.iter().zip(before) {
+            for (kind, before) in WakeupKind::ALL.into_iter().zip(before) {
+                node.hears_of(kind, before).await;
+            }
+        }
     }
 }
 

@@ -92,6 +92,15 @@ impl Fixture {
         peer
     }
 
+    /// A node that lists these methods.
+    pub async fn node_that_knows(&self, label: &str, methods: &[&str]) -> Peer {
+        let peer = Peer { store: self.connect().await, owner: Owner::incarnate(label) };
+        let mut info = NodeInfo::new(peer.owner.clone());
+        info.methods = methods.iter().map(ToString::to_string).collect();
+        peer.store.join(&info, Self::LONG).await.expect("a node joins");
+        peer
+    }
+
     /// Damages a stored row behind the store's back; `false` if this harness cannot.
     pub async fn spoil(&self, job: JobId, how: Spoil) -> bool {
         match self.namespace().spoiler() {

@@ -49,6 +49,14 @@ pub enum Spoil {
     QueueName,
     /// The name of the target becomes empty.
     TargetName,
+    /// The version becomes 1, as it was before the first claim.
+    FirstVersion,
+    /// The newest line of its log gets the greatest number that a row can hold.
+    LogNumber,
+    /// The name of its owner becomes what no node is called, and no text if the database has no rule against that.
+    OwnerName,
+    /// What its owner's node tells of its beats becomes what no store writes.
+    OwnerBeats,
 }
 
 impl Namespace {

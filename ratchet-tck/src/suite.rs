@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use libtest_mimic::{Arguments, Failed, Trial};
+use ratchet_api::WithSources;
 use tokio::runtime::Builder;
 
 use crate::{Case, Fixture, StoreHarness, cases, coordinator};
@@ -74,7 +75,8 @@ impl Suite {
 /// Runs one case in a namespace and a runtime of its own.
 pub fn run_case(harness: &Arc<dyn StoreHarness>, case: &Case) -> Result<(), CaseFailure> {
     in_runtime(async {
-        let namespace = harness.namespace().await.map_err(|error| CaseFailure(describe(&error)))?;
+        let namespace =
+            harness.namespace().await.map_err(|error| CaseFailure(WithSources(&error).to_string()))?;
         let fixture = Fixture::new(Arc::clone(harness), namespace);
         let closing = fixture.clone();
         let outcome = outcome_of((case.run)(fixture)).await;
@@ -100,17 +102,6 @@ pub(crate) fn in_runtime(case: impl Future<Output = Result<(), CaseFailure>>) ->
 pub(crate) async fn outcome_of(body: impl Future<Output = ()>) -> Result<(), CaseFailure> {
     let outcome = AssertUnwindSafe(body).catch_unwind().await;
     outcome.map_err(|panic| CaseFailure(panic_text(panic.as_ref())))
-}
-
-pub(crate) fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {

@@ -17,7 +17,7 @@
 //! }
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-//! let kit = TestKit::start(|node| node.bean(Mailer)).await?;
+//! let kit = TestKit::start(|node| node.register(Mailer)).await?;
 //!
 //! // Your code enqueues…
 //! let job = kit.enqueue(Mailer::job().remind(7)).delay(Duration::from_secs(86_400)).submit().await?;
@@ -33,7 +33,7 @@
 //! ```
 
 use std::ops::Deref;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ratchet_api::spi::ClassPolicy;
 use ratchet_api::store::{JobFilter, PageRequest};
@@ -65,7 +65,7 @@ impl ClassPolicy for Everything {
 }
 
 impl TestKit {
-    /// Starts a node. `set_up` registers the beans; every target may run unless it says otherwise.
+    /// Starts a node. `set_up` registers the beans; every target may run unless it says otherwise, and every queue is served.
     ///
     /// # Errors
     /// As the real node would: options out of range, a name that is registered twice.
@@ -74,7 +74,11 @@ impl TestKit {
     ) -> Result<Self, StartError> {
         let clock = ManualClock::starting_at(BEGINNING);
         let store = MemoryStore::with_clock(StoreClock::Manual(clock.clone()));
-        let node = set_up(Ratchet::builder(store).class_policy(Everything)).start_stepping().await?;
+        let (begun, monotonic) = (Instant::now(), clock.clone());
+        let builder = Ratchet::builder(store)
+            .class_policy(Everything)
+            .monotonic_clock(move || begun + monotonic.now().since(BEGINNING));
+        let node = set_up(builder).start_stepping().await?.serving_every_queue();
         Ok(Self { node, clock })
     }
 
@@ -83,13 +87,14 @@ impl TestKit {
         self.clock.now()
     }
 
-    /// Lets time go by. Nothing runs by that; [`run_due`](Stepper::run_due) does.
+    /// Lets time go by, for jobs, for circuit breakers and for rate limits. Nothing runs by that;
+    /// [`run_due`](Stepper::run_due) does.
     pub fn advance(&self, by: Duration) {
         self.clock.advance(by);
     }
 
-    /// Runs everything there is, however far in the future: travels from one due time to the next until nothing waits.
-    /// Answers how many attempts that took.
+    /// Runs everything there is, however far in the future: travels to the next due time, or to when a rate limit lets another
+    /// job start, until time alone makes nothing run any more. Answers how many bodies ran.
     ///
     /// # Errors
     /// If the store fails.
@@ -104,8 +109,11 @@ impl TestKit {
                 .await?
                 .into_iter()
                 .filter(|job| job.status == JobStatus::Pending && job.blocked_by == 0);
-            let Some(next) = waiting.map(|job| job.scheduled_time).min() else { return Ok(attempts) };
-            self.advance(next.since(self.now()));
+            let (due, later): (Vec<_>, Vec<_>) =
+                waiting.map(|job| job.scheduled_time.since(self.now())).partition(Duration::is_zero);
+            let held_up = self.held_up_for().filter(|_| !due.is_empty());
+            let Some(next) = later.into_iter().chain(held_up).min() else { return Ok(attempts) };
+            self.advance(next);
             attempts += self.run_due().await?;
         }
         panic!("after a thousand travels jobs still wait: does one of them make another for ever?");
@@ -130,7 +138,7 @@ impl TestKit {
     /// # Panics
     /// If the call cannot be stored at all.
     pub async fn enqueued<R>(&self, call: &Call<R>) -> StoreResult<Vec<Job>> {
-        let payload = call.payload().expect("the call can be stored");
+        let payload = self.payload(call).expect("the call can be stored");
         let jobs = self.jobs().await?.into_iter();
         Ok(jobs.filter(|job| job.spec.payload.text() == payload.text()).collect())
     }
@@ -142,7 +150,7 @@ impl TestKit {
     pub async fn assert_enqueued<R>(&self, call: &Call<R>) -> Job {
         let found = self.enqueued(call).await.expect("the store answers");
         let Some(job) = found.into_iter().next() else {
-            panic!("no job makes the call {:?}; there are:{}", shown(call), self.list().await);
+            panic!("no job makes the call {:?}; there are:{}", self.shown(call), self.list().await);
         };
         job
     }
@@ -153,17 +161,17 @@ impl TestKit {
     /// If there is one.
     pub async fn assert_not_enqueued<R>(&self, call: &Call<R>) {
         let found = self.enqueued(call).await.expect("the store answers");
-        assert!(found.is_empty(), "{} jobs make the call {:?}", found.len(), shown(call));
+        assert!(found.is_empty(), "{} jobs make the call {:?}", found.len(), self.shown(call));
+    }
+
+    fn shown<R>(&self, call: &Call<R>) -> String {
+        self.payload(call).map_or_else(|error| error.to_string(), |payload| payload.text().to_string())
     }
 
     async fn list(&self) -> String {
         let jobs = self.jobs().await.expect("the store answers");
         jobs.iter().map(|job| format!("\n  {} {}", job.status, job.spec.payload.text())).collect()
     }
-}
-
-fn shown<R>(call: &Call<R>) -> String {
-    call.payload().map_or_else(|error| error.to_string(), |payload| payload.text().to_string())
 }
 
 impl Deref for TestKit {

@@ -23,6 +23,8 @@ pub(crate) struct Evidence {
     pub(crate) recorded: Vec<Recorded>,
     /// The store: this became of the jobs.
     pub(crate) ends: HashMap<JobId, End>,
+    /// The submitter: these end the process that runs them.
+    pub(crate) guilty: HashSet<JobId>,
 }
 
 /// A job as it is in the end.
@@ -59,6 +61,7 @@ pub(crate) fn check(evidence: &Evidence, crash_limit: u32) -> Vec<Violation> {
         story.legal_moves(&mut wrong);
         story.not_early(&mut wrong);
         story.counted(crash_limit, &mut wrong);
+        story.blamed(evidence.guilty.contains(job), &mut wrong);
     }
     found.sort_by_key(|violation| (violation.invariant, violation.job));
     found
@@ -193,11 +196,26 @@ impl Story<'_> {
         }
         let Some(end) = self.end else { return };
         let count = |result: &str| self.recorded.iter().filter(|r| r.result == result).count();
-        if end.attempts as usize != count("FAILED") {
+        // The end of a job that crashed its nodes is no failed attempt.
+        let buried = usize::from(end.status == JobStatus::Failed && end.attempts == 0);
+        if end.attempts as usize != count("FAILED") - buried.min(count("FAILED")) {
             wrong("I11", format!("{} failures recorded: {end:?}", count("FAILED")));
         }
         if end.crashes > crash_limit + 1 {
             wrong("I11", format!("more crashes than allowed: {end:?}"));
+        }
+    }
+
+    /// Exactly those that ended their processes are dead letters.
+    fn blamed(&self, guilty: bool, wrong: Report<'_>) {
+        match self.end {
+            Some(end) if guilty && end.status != JobStatus::Failed => {
+                wrong("blame", format!("it ended its nodes, and is no dead letter: {end:?}"));
+            }
+            Some(end) if !guilty && end.status == JobStatus::Failed => {
+                wrong("blame", format!("it is a dead letter, and harmed nobody: {end:?}"));
+            }
+            _ => {}
         }
     }
 }

@@ -56,7 +56,7 @@ impl Cluster {
         let folder = tempfile::Builder::new().prefix("ratchet-failover-").tempdir()?;
         chown(folder.path(), Some(programs.user), Some(programs.group))?;
         let data = folder.path().join("server-1");
-        let mut initdb = programs.command("initdb", folder.path(), "initdb")?;
+        let mut initdb = programs.command("initdb", folder.path());
         initdb.arg("-D").arg(&data).args(["--username", USER]);
         succeed(initdb.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"])).await?;
         let primary = programs.serve(folder.path(), data).await?;
@@ -106,7 +106,7 @@ impl Cluster {
 async fn follow(programs: &Programs, folder: &Path, primary: &Server, number: usize) -> Result<Server> {
     let data = folder.join(format!("server-{number}"));
     let source = format!("host=127.0.0.1 port={} user={USER} application_name={STANDBY}", primary.port);
-    let mut copy = programs.command("pg_basebackup", folder, "pg_basebackup")?;
+    let mut copy = programs.command("pg_basebackup", folder);
     copy.args(["-d", &source, "-S", STANDBY]).arg("-D").arg(&data);
     copy.args(["--write-recovery-conf", "--create-slot", "--wal-method=stream"]);
     succeed(copy.args(["--checkpoint=fast", "--no-sync"])).await?;
@@ -184,19 +184,11 @@ impl Programs {
         Ok(Self { folder, user: process.uid(), group: process.gid() })
     }
 
-    /// A program that runs in a folder and writes to a log of this name.
-    fn command(&self, program: &str, folder: &Path, log: &str) -> Result<Command> {
-        let log = File::options().create(true).append(true).open(folder.join(format!("{log}.log")))?;
+    /// A program that runs in a folder.
+    fn command(&self, program: &str, folder: &Path) -> Command {
         let mut command = Command::new(self.folder.join(program));
+        command.current_dir(folder).uid(self.user).gid(self.group).stdin(Stdio::null()).kill_on_drop(true);
         command
-            .current_dir(folder)
-            .uid(self.user)
-            .gid(self.group)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .kill_on_drop(true);
-        Ok(command)
     }
 
     /// Starts a server and waits until it answers.
@@ -204,7 +196,9 @@ impl Programs {
         std::fs::set_permissions(&data, Permissions::from_mode(0o700))?;
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let name = data.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let mut command = self.command("postgres", folder, &name)?;
+        let log = File::options().create(true).append(true).open(folder.join(format!("{name}.log")))?;
+        let mut command = self.command("postgres", folder);
+        command.stdout(log.try_clone()?).stderr(log);
         command.arg("-D").arg(&data).args(["-p", &port.to_string()]);
         for setting in [
             "listen_addresses=127.0.0.1",
@@ -230,7 +224,8 @@ impl Programs {
 }
 
 async fn succeed(command: &mut Command) -> Result<()> {
-    let status = command.status().await?;
-    ensure!(status.success(), "{command:?} ended with {status}");
+    let output = command.output().await?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?} ended with {}: {said}", output.status);
     Ok(())
 }

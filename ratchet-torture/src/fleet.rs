@@ -14,7 +14,8 @@ use crate::work::READY;
 pub(crate) struct Fleet {
     folder: PathBuf,
     address: Vec<String>,
-    lease: Duration,
+    /// Those of the workers, in turn.
+    leases: Vec<Duration>,
     /// The library that gives processes another clock, if they are to have one.
     faketime: Option<PathBuf>,
     workers: Vec<Worker>,
@@ -35,11 +36,12 @@ impl Fleet {
         count: usize,
         folder: &Path,
         address: Vec<String>,
-        lease: Duration,
+        leases: Vec<Duration>,
         faketime: Option<PathBuf>,
     ) -> Result<Self> {
         let (folder, workers, kills) = (folder.to_owned(), Vec::new(), Vec::new());
-        let mut fleet = Self { folder, address, lease, faketime, workers, kills };
+        ensure!(!leases.is_empty(), "workers need a lease");
+        let mut fleet = Self { folder, address, leases, faketime, workers, kills };
         for at in 0..count {
             let process = fleet.spawn(at, 1)?;
             fleet.workers.push(Worker { lives: 1, process });
@@ -68,7 +70,7 @@ impl Fleet {
             .arg("--ledger")
             .arg(self.folder.join(format!("{name}.ledger")))
             .args(["--label", &format!("worker-{at}")])
-            .args(["--lease-ms", &self.lease.as_millis().to_string()])
+            .args(["--lease-ms", &self.leases[at % self.leases.len()].as_millis().to_string()])
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
@@ -82,6 +84,18 @@ impl Fleet {
         let life = self.workers[at].lives + 1;
         self.workers[at] = Worker { lives: life, process: self.spawn(at, life)? };
         Ok(())
+    }
+
+    /// Starts those again that have ended by themselves. Answers how many.
+    pub(crate) fn revive(&mut self) -> Result<usize> {
+        let mut revived = 0;
+        for at in 0..self.len() {
+            if self.workers[at].process.try_wait()?.is_some() {
+                self.respawn(at)?;
+                revived += 1;
+            }
+        }
+        Ok(revived)
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -1,24 +1,30 @@
 //! Kills, freezes and cuts off real processes that run jobs, and checks what is left: `cargo xtask torture`.
 //!
 //! Nobody is believed alone. The submitter keeps book of what was accepted, every worker writes a ledger outside of
-//! the database, triggers note every change of every job, and the store says what became of them. `check` compares.
+//! the database, triggers or a change stream tell every change of every job, and the store says what became of them. `check` compares.
 
 mod check;
 mod cluster;
 mod fleet;
+mod inflict;
 mod ledger;
 mod plan;
 mod proxy;
+mod replica_set;
+mod rerun;
 mod run;
 mod submit;
 mod witness;
 mod work;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+use plan::Scenario;
+use rerun::{Rerun, percentile};
 use run::{Outcome, Torture};
 use work::Worker;
 
@@ -60,7 +66,10 @@ async fn torture_and_tell(torture: &Torture) -> Result<bool> {
     let folder = tempfile::tempdir()?;
     let outcome = torture.run(folder.path()).await;
     let good = outcome.as_ref().is_ok_and(Outcome::is_good);
-    if !good && !torture.spoil {
+    // A worker may end when it finds no database at its start; its log says so.
+    let died = torture.scenario != Scenario::PoisonProcess
+        && outcome.as_ref().is_ok_and(|outcome| !outcome.deaths.is_empty());
+    if !good && !torture.spoil || died || torture.keep {
         println!("ledgers and logs of the workers: {}", folder.keep().display());
     }
     tell(torture, &outcome?);
@@ -68,8 +77,21 @@ async fn torture_and_tell(torture: &Torture) -> Result<bool> {
 }
 
 fn tell(torture: &Torture, outcome: &Outcome) {
-    let Outcome { submitted, evidence, violations, excess, rest, reruns, recoveries, resumed, faults, took } =
-        outcome;
+    let Outcome {
+        submitted,
+        evidence,
+        violations,
+        excess,
+        rest,
+        reruns,
+        recoveries,
+        resumed,
+        unwritten,
+        unaccepted,
+        faults,
+        deaths,
+        took,
+    } = outcome;
     println!(
         "{:?} {:?}, seed {}: {faults} faults, {} jobs, {} runs, {:.0} s",
         torture.store,
@@ -106,13 +128,23 @@ fn tell(torture: &Torture, outcome: &Outcome) {
         rest.permits,
         rest.keys
     );
-    if let (Some(median), Some(most)) = (percentile(reruns, 50), percentile(reruns, 99)) {
+    if let (Some(first), Some(last)) = (deaths.first(), deaths.last()) {
+        let innocent = evidence.ends.iter().filter(|(job, _)| !submitted.guilty.contains(job));
+        let crashes: Vec<u32> = innocent.map(|(_, end)| end.crashes).filter(|crashes| *crashes > 0).collect();
         println!(
-            "  from a kill to the next run of a job: {} times, p50 {median} ms, p99 {most} ms (lease {} ms)",
-            reruns.len(),
-            torture.lease().as_millis()
+            "  guilty {}, blamed wrongly or not at all {}; workers died {} times, for {:.1} s; then all was normal",
+            submitted.guilty.len(),
+            of("blame"),
+            deaths.len(),
+            last.duration_since(*first).as_secs_f64(),
+        );
+        println!(
+            "  innocent jobs that were held by a worker that died {}, most often {} times",
+            crashes.len(),
+            crashes.iter().max().copied().unwrap_or_default()
         );
     }
+    tell_reruns(reruns, torture.lease());
     if !recoveries.is_empty() {
         println!("  from the return of the database to the end of a body: {recoveries:?} ms");
     }
@@ -120,12 +152,35 @@ fn tell(torture: &Torture, outcome: &Outcome) {
         let resumed: Vec<i64> = resumed.iter().map(|after| after.unwrap_or(-1)).collect();
         println!("  from the promotion to the next claim: {resumed:?} ms (-1: never)");
     }
+    for (what, gaps) in [("a write", unwritten), ("an accepted job", unaccepted)] {
+        if let Some(longest) = gaps.iter().max() {
+            println!("  without {what} around each failover: {gaps:?} ms, at the longest {longest} ms");
+        }
+    }
     for violation in violations.iter().take(20) {
         println!("  {violation}");
     }
 }
 
-/// Of numbers in order.
-fn percentile(sorted: &[i64], percent: usize) -> Option<i64> {
-    sorted.get((sorted.len() * percent / 100).min(sorted.len().saturating_sub(1))).copied()
+/// How long jobs of killed workers waited, and for what.
+fn tell_reruns(reruns: &[Rerun], lease: Duration) {
+    let line = |name: &str, of: fn(&Rerun) -> i64| {
+        let at = |percent| percentile(reruns.iter().map(of).collect(), percent).unwrap_or_default();
+        println!("    {name:<32} p50 {:>6} ms, p95 {:>6} ms, p99 {:>6} ms", at(50), at(95), at(99));
+    };
+    if reruns.is_empty() {
+        return;
+    }
+    println!(
+        "  from a kill to the next run of a job: {} times, {} of them hit by another kill on the way (lease {} ms)",
+        reruns.len(),
+        reruns.iter().filter(|rerun| rerun.hit_again).count(),
+        lease.as_millis()
+    );
+    line("in all", |rerun| rerun.total);
+    line("kill to the end of the lease", |rerun| rerun.lease);
+    line("end of the lease to the takeover", |rerun| rerun.takeover);
+    line("takeover to the requeue", |rerun| rerun.requeue);
+    line("requeue to the claim", |rerun| rerun.claim);
+    line("claim to the run", |rerun| rerun.start);
 }

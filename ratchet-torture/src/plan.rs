@@ -6,6 +6,8 @@ use clap::ValueEnum;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
+use crate::witness::StoreName;
+
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scenario {
@@ -19,7 +21,10 @@ pub(crate) enum Scenario {
     Restart,
     /// Nobody gets through to the database, for longer than the lease
     Outage,
-    /// The primary is killed, and its synchronous standby is promoted behind a proxy
+    /// The disk of the database is full for a while
+    DiskFull,
+    /// The primary is killed. PostgreSQL: its synchronous standby is promoted behind a proxy. MongoDB: two others elect one
+    /// of them; of three faults, two tell the primary to step down instead
     Failover,
     /// Bodies that keep every thread of the runtime busy, and nothing else
     Spin,
@@ -29,6 +34,8 @@ pub(crate) enum Scenario {
     Steps,
     /// kill -9 of every worker before it has lived for a whole lease
     Crashloop,
+    /// As many jobs as there are faults end the process that runs them: abort, exit, stack overflow, out of memory
+    PoisonProcess,
     /// Kills and freezes
     Chaos,
 }
@@ -49,10 +56,14 @@ pub(crate) enum Fault {
     Term(usize),
     Restart,
     Outage(Duration),
+    /// For so long nothing can be written to the disk.
+    DiskFull(Duration),
     /// The clock is set to this, as libfaketime reads it.
     SetClock(&'static str),
     /// For so long the standby only reads, before it is promoted.
     Failover(Duration),
+    /// The primary gives its part to another member.
+    StepDown,
     /// Nothing: the bodies or the clocks do it.
     None,
 }
@@ -60,14 +71,23 @@ pub(crate) enum Fault {
 /// So many faults. Those that take a while are followed by the next when they are over.
 pub(crate) fn plan(
     scenario: Scenario,
+    store: StoreName,
     seed: u64,
     faults: usize,
     workers: usize,
     lease: Duration,
 ) -> Vec<Step> {
     let mut rng = StdRng::seed_from_u64(seed);
-    (0..faults).map(|at| step(scenario, &mut rng, at, workers, lease)).collect()
+    let mut steps: Vec<Step> = (0..faults).map(|at| step(scenario, &mut rng, at, workers, lease)).collect();
+    if (scenario, store) == (Scenario::Failover, StoreName::Mongodb) {
+        let planned = steps.iter_mut().enumerate().filter(|(at, _)| !at.is_multiple_of(3));
+        planned.for_each(|(_, step)| step.fault = Fault::StepDown);
+    }
+    steps
 }
+
+/// For how long the disk is full.
+const DISK_FULL: Duration = Duration::from_secs(10);
 
 /// What the clock of the machine shows, one after the other: an hour ahead and back, an hour back and ahead.
 const CLOCKS: [&str; 4] = ["+1h", "+0", "-1h", "+0"];
@@ -82,6 +102,7 @@ fn step(scenario: Scenario, rng: &mut StdRng, at: usize, workers: usize, lease: 
         Scenario::Term => (Fault::Term(worker), lease / 2),
         Scenario::Restart => (Fault::Restart, lease * 3),
         Scenario::Outage => (Fault::Outage(lease * 3), lease * 3),
+        Scenario::DiskFull => (Fault::DiskFull(DISK_FULL), lease * 3),
         Scenario::Steps => (Fault::SetClock(CLOCKS[at % CLOCKS.len()]), lease * 6),
         // In turn and without chance, so that nobody lives for longer than most of a lease.
         Scenario::Crashloop => {
@@ -89,6 +110,7 @@ fn step(scenario: Scenario, rng: &mut StdRng, at: usize, workers: usize, lease: 
             return Step { after, fault: Fault::Kill(at % workers) };
         }
         Scenario::Failover => (Fault::Failover(lease.mul_f64(rng.random_range(0.1..1.5))), lease * 3),
+        Scenario::PoisonProcess => return Step { after: Duration::ZERO, fault: Fault::None },
         Scenario::Spin | Scenario::Clocks => (Fault::None, lease / 2),
     };
     Step { after: most.mul_f64(rng.random()), fault }
@@ -97,8 +119,8 @@ fn step(scenario: Scenario, rng: &mut StdRng, at: usize, workers: usize, lease: 
 /// About how long a plan takes.
 pub(crate) fn duration(plan: &[Step]) -> Duration {
     let lasts = |fault: Fault| match fault {
-        Fault::Freeze(_, time) | Fault::Outage(time) => time,
-        Fault::Restart => Duration::from_secs(2),
+        Fault::Freeze(_, time) | Fault::Outage(time) | Fault::DiskFull(time) => time,
+        Fault::Restart | Fault::StepDown => Duration::from_secs(2),
         // With the standby that follows the new primary.
         Fault::Failover(time) => time + Duration::from_secs(12),
         Fault::Kill(_) | Fault::Term(_) | Fault::SetClock(_) | Fault::None => Duration::from_millis(300),
@@ -114,21 +136,21 @@ mod tests {
 
     #[test]
     fn a_seed_gives_one_plan() {
-        let of_seed = |seed| plan(Scenario::Chaos, seed, 20, 3, LEASE);
+        let of_seed = |seed| plan(Scenario::Chaos, StoreName::Sqlite, seed, 20, 3, LEASE);
         assert_eq!(of_seed(1), of_seed(1));
         assert_ne!(of_seed(1), of_seed(2));
     }
 
     #[test]
     fn whoever_is_frozen_outlives_its_lease() {
-        for step in plan(Scenario::Freeze, 7, 100, 3, LEASE) {
+        for step in plan(Scenario::Freeze, StoreName::Sqlite, 7, 100, 3, LEASE) {
             assert!(matches!(step.fault, Fault::Freeze(worker, time) if worker < 3 && time > LEASE));
         }
     }
 
     #[test]
     fn in_a_crash_loop_nobody_lives_for_a_lease() {
-        let steps = plan(Scenario::Crashloop, 7, 30, 3, LEASE);
+        let steps = plan(Scenario::Crashloop, StoreName::Sqlite, 7, 30, 3, LEASE);
         let life: Duration = steps.iter().take(3).map(|step| step.after).sum();
         assert!(life > LEASE / 2 && life < LEASE, "{life:?}");
         assert!(steps.iter().enumerate().all(|(at, step)| step.fault == Fault::Kill(at % 3)));
@@ -136,7 +158,17 @@ mod tests {
 
     #[test]
     fn chaos_is_half_kills_and_half_freezes() {
-        let kills = plan(Scenario::Chaos, 3, 200, 3, LEASE);
+        let kills = plan(Scenario::Chaos, StoreName::Sqlite, 3, 200, 3, LEASE);
         assert_eq!(kills.iter().filter(|step| matches!(step.fault, Fault::Kill(_))).count(), 100);
+    }
+
+    #[test]
+    fn of_three_failovers_of_a_replica_set_two_are_planned() {
+        let killed = |store| {
+            let steps = plan(Scenario::Failover, store, 3, 15, 3, LEASE);
+            steps.iter().filter(|step| matches!(step.fault, Fault::Failover(_))).count()
+        };
+        assert_eq!(killed(StoreName::Mongodb), 5);
+        assert_eq!(killed(StoreName::Postgres), 15);
     }
 }

@@ -14,19 +14,19 @@ use tokio::time::sleep;
 
 use crate::check::{End, Evidence, Violation, check, nobody_died};
 use crate::fleet::Fleet;
-use crate::ledger::{self, Run as Ran};
-use crate::plan::{Fault, Scenario, Step, duration, plan};
+use crate::inflict::{first_claim, first_end, gaps, inflict};
+use crate::ledger;
+use crate::plan::{Scenario, duration, plan};
+use crate::rerun::{Rerun, reruns};
 use crate::submit::{self, PERMITS, RESOURCE, Submitted, submit};
-use crate::witness::{self, Change, Excess, Hold, Rest, StoreName, Witness};
+use crate::witness::{self, Excess, Rest, StoreName, Witness};
 use crate::work::CRASH_LIMIT;
 
 /// Where libfaketime is.
 const FAKETIME: &str = "RATCHET_FAKETIME";
-/// The file in which libfaketime finds what the clock shows.
-const CLOCK: &str = "FAKETIME_TIMESTAMP_FILE";
 /// How many jobs are looked at by one call.
 const PAGE: usize = 500;
-/// Jobs that have not ended so long after the last fault are stuck.
+/// When no job has ended for so long after the last fault, those that are left are stuck.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// So many milliseconds after the database is back, work goes on.
@@ -53,9 +53,12 @@ pub(crate) struct Torture {
     /// How many worker processes
     #[arg(long, default_value_t = 3)]
     pub(crate) workers: usize,
-    /// The lease of a node
-    #[arg(long, value_name = "MS", default_value_t = 2_000)]
-    pub(crate) lease_ms: u64,
+    /// The lease of a node, or the leases of the workers in turn: `2000,30000`
+    #[arg(long, value_name = "MS", value_delimiter = ',', default_value = "2000")]
+    pub(crate) lease_ms: Vec<u64>,
+    /// Leaves ledgers, logs and the database behind, also if all is well
+    #[arg(long)]
+    pub(crate) keep: bool,
     /// Loses a job and records an outcome twice, to see that it is noticed
     #[arg(long, hide = true)]
     pub(crate) spoil: bool,
@@ -70,13 +73,19 @@ pub(crate) struct Outcome {
     /// The worst that was seen at any moment.
     pub(crate) excess: Excess,
     pub(crate) rest: Rest,
-    /// Milliseconds from a kill until a job that ran then ran again, in order.
-    pub(crate) reruns: Vec<i64>,
+    /// How jobs that ran on a killed worker came to run again.
+    pub(crate) reruns: Vec<Rerun>,
     /// Milliseconds from the end of each outage, restart or failover until the next body ended.
     pub(crate) recoveries: Vec<i64>,
     /// Milliseconds from each failover until the next job was claimed; nothing if none ever was.
     pub(crate) resumed: Vec<Option<i64>>,
+    /// Milliseconds in which the database wrote no job, around each failover.
+    pub(crate) unwritten: Vec<i64>,
+    /// Milliseconds in which no submit was answered, likewise: what was written must reach another server first.
+    pub(crate) unaccepted: Vec<i64>,
     pub(crate) faults: usize,
+    /// When workers had died by themselves.
+    pub(crate) deaths: Vec<Instant>,
     pub(crate) took: Duration,
 }
 
@@ -92,8 +101,14 @@ impl Outcome {
 }
 
 impl Torture {
-    pub(crate) const fn lease(&self) -> Duration {
-        Duration::from_millis(self.lease_ms)
+    /// The shortest lease, by which faults are timed.
+    pub(crate) fn lease(&self) -> Duration {
+        self.leases().into_iter().min().unwrap_or_default()
+    }
+
+    /// The leases of the workers in turn.
+    fn leases(&self) -> Vec<Duration> {
+        self.lease_ms.iter().copied().map(Duration::from_millis).collect()
     }
 
     /// Does it, and looks at what is left. Files go to `folder`.
@@ -101,9 +116,12 @@ impl Torture {
         let begun = Instant::now();
         let witness: Arc<dyn Witness> = witness::make(self.store, self.scenario, folder).await?.into();
         let client = self.client(&*witness).await?;
-        let steps = plan(self.scenario, self.seed, self.faults, self.workers, self.lease());
-        let fleet =
-            Fleet::start(self.workers, folder, witness.address(), self.lease(), self.faketime()?).await?;
+        let steps = plan(self.scenario, self.store, self.seed, self.faults, self.workers, self.lease());
+        let mut address = witness.address();
+        if self.scenario == Scenario::PoisonProcess {
+            address.extend(["--crash-limit", "3", "--slots", "50"].map(str::to_owned));
+        }
+        let fleet = Fleet::start(self.workers, folder, address, self.leases(), self.faketime()?).await?;
         if self.scenario == Scenario::Failover {
             fleet.all_ready().await?;
         }
@@ -112,6 +130,7 @@ impl Torture {
             seed: self.seed,
             within: duration(&steps),
             spin: self.scenario == Scenario::Spin,
+            guilty: if self.scenario == Scenario::PoisonProcess { self.faults } else { 0 },
         };
 
         let (stop, stopped) = watch::channel(());
@@ -120,9 +139,9 @@ impl Torture {
             let client = client.clone();
             async move { submit(&client, &jobs).await }
         });
-        let (fleet, mended) = inflict(fleet, &*witness, &steps).await?;
+        let (mut fleet, absences) = inflict(fleet, &*witness, &steps).await?;
         let submitted = submitting.await??;
-        wait_for_ends(&client, &submitted.accepted).await?;
+        let deaths = wait_for_ends(&client, &submitted.accepted, &mut fleet).await?;
         let kills = fleet.stop().await?;
         drop(stop);
         let excess = watching.await??;
@@ -137,28 +156,39 @@ impl Torture {
             changes: witness.changes().await?,
             recorded: witness.recorded().await?,
             runs,
+            guilty: submitted.guilty.clone(),
         };
-        let mut violations = check(&evidence, CRASH_LIMIT);
-        if self.scenario == Scenario::Steps {
+        let mut violations = match self.scenario {
+            // Who is guilty is held until it is known.
+            Scenario::PoisonProcess => check(&evidence, u32::MAX - 1),
+            _ => check(&evidence, CRASH_LIMIT),
+        };
+        if matches!(self.scenario, Scenario::Steps | Scenario::Outage | Scenario::DiskFull) {
             violations.extend(nobody_died(&evidence));
         }
+        let failovers = match self.scenario {
+            Scenario::Failover => &absences[..],
+            // There may be nothing left to claim or to write.
+            _ => &[],
+        };
         let outcome = Outcome {
             violations,
-            reruns: reruns(&kills, &evidence.runs),
-            recoveries: mended.iter().filter_map(|at| first_end(*at, &evidence.runs)).collect(),
-            resumed: match self.scenario {
-                Scenario::Failover => mended.iter().map(|at| first_claim(*at, &evidence.changes)).collect(),
-                // There may be nothing left to claim.
-                _ => Vec::new(),
-            },
+            reruns: reruns(&kills, &evidence.runs, &evidence.changes),
+            recoveries: absences.iter().filter_map(|away| first_end(away.until, &evidence.runs)).collect(),
+            resumed: failovers.iter().map(|away| first_claim(away.until, &evidence.changes)).collect(),
+            unwritten: gaps(failovers, evidence.changes.iter().map(|change| change.at).collect()),
+            unaccepted: gaps(failovers, submitted.accepted_at.clone()),
             rest: witness.rest().await?,
             faults: steps.len(),
+            deaths,
             took: begun.elapsed(),
             submitted,
             evidence,
             excess,
         };
-        witness.remove().await?;
+        if !self.keep {
+            witness.remove().await?;
+        }
         Ok(outcome)
     }
 
@@ -181,49 +211,6 @@ impl Torture {
     }
 }
 
-/// Lets everything happen. Answers also when the database was back after each time it was away.
-async fn inflict(mut fleet: Fleet, witness: &dyn Witness, steps: &[Step]) -> Result<(Fleet, Vec<i64>)> {
-    let mut mended = Vec::new();
-    for (at, step) in steps.iter().enumerate() {
-        eprint!("\rfault {} of {}: {:?}                    ", at + 1, steps.len(), step.fault);
-        sleep(step.after).await;
-        match step.fault {
-            Fault::Kill(worker) => fleet.kill(worker).await?,
-            Fault::Term(worker) => fleet.ask_to_end(worker).await?,
-            Fault::Freeze(worker, time) => {
-                fleet.freeze(worker).await?;
-                sleep(time).await;
-                fleet.thaw(worker).await?;
-            }
-            Fault::Outage(time) => {
-                witness.cut().await?;
-                sleep(time).await;
-                witness.mend().await?;
-                mended.push(ledger::now());
-            }
-            Fault::Restart => {
-                anyhow::ensure!(witness.crash().await?, "this store has no server to restart");
-                mended.push(ledger::now());
-            }
-            Fault::SetClock(shows) => set_clock(shows)?,
-            Fault::Failover(reading) => mended.push(witness.fail_over(reading).await?),
-            Fault::None => {}
-        }
-    }
-    eprintln!();
-    Ok((fleet, mended))
-}
-
-/// Sets the clock of this process, its workers and its database, all of which run under libfaketime.
-fn set_clock(shows: &str) -> Result<()> {
-    let file =
-        std::env::var_os(CLOCK).with_context(|| format!("{CLOCK} is not set; use `cargo xtask torture`"))?;
-    // At once and as a whole: others read it all the time.
-    let new = PathBuf::from(&file).with_extension("new");
-    std::fs::write(&new, format!("{shows}\n"))?;
-    Ok(std::fs::rename(new, file)?)
-}
-
 /// Looks again and again for what must never be, until told to stop; answers the worst.
 async fn watch_excess(witness: Arc<dyn Witness>, mut stopped: watch::Receiver<()>) -> Result<Excess> {
     let mut worst = Excess::default();
@@ -239,19 +226,23 @@ async fn watch_excess(witness: Arc<dyn Witness>, mut stopped: watch::Receiver<()
     }
 }
 
-async fn wait_for_ends(client: &Client, jobs: &[JobId]) -> Result<()> {
-    let begun = Instant::now();
-    let mut left = jobs.to_vec();
-    while !left.is_empty() && begun.elapsed() < PATIENCE {
+/// Workers that end by themselves start again. Answers when they had ended.
+async fn wait_for_ends(client: &Client, jobs: &[JobId], fleet: &mut Fleet) -> Result<Vec<Instant>> {
+    let (mut left, mut deaths, mut progress) = (jobs.to_vec(), Vec::new(), Instant::now());
+    while !left.is_empty() && progress.elapsed() < PATIENCE {
+        let died = Instant::now();
+        deaths.extend(std::iter::repeat_n(died, fleet.revive()?));
         // Whatever is wrong with the store passes: the faults are over.
         if let Ok(ends) = ends(client, &left).await {
+            let before = left.len();
             left.retain(|job| ends.get(job).is_some_and(|end| !end.status.is_terminal()));
+            progress = if left.len() < before { Instant::now() } else { progress };
             eprint!("\r{} jobs have not ended yet          ", left.len());
         }
         sleep(Duration::from_millis(200)).await;
     }
     eprintln!();
-    Ok(())
+    Ok(deaths)
 }
 
 async fn ends(client: &Client, jobs: &[JobId]) -> Result<HashMap<JobId, End>> {
@@ -264,59 +255,4 @@ async fn ends(client: &Client, jobs: &[JobId]) -> Result<HashMap<JobId, End>> {
         }
     }
     Ok(ends)
-}
-
-/// How long it took from each kill until what ran then ran again.
-fn reruns(kills: &[(String, i64)], runs: &[Ran]) -> Vec<i64> {
-    let mut times = Vec::new();
-    for (process, at) in kills {
-        let cut_short = runs.iter().filter(|run| run.process == *process && run.ended.is_none());
-        for run in cut_short.filter(|run| run.told.is_none()) {
-            let next = runs.iter().filter(|next| next.job == run.job && next.fence > run.fence);
-            times.extend(next.map(|next| next.started - at).min());
-        }
-    }
-    times.sort_unstable();
-    times
-}
-
-/// How long it took from then until a body ended.
-fn first_end(at: i64, runs: &[Ran]) -> Option<i64> {
-    runs.iter().filter_map(|run| run.ended).filter(|ended| *ended >= at).min().map(|ended| ended - at)
-}
-
-/// How long it took from then until a job was claimed, by the clock of the database, which is this machine's.
-fn first_claim(at: i64, changes: &[Change]) -> Option<i64> {
-    let claimed = |change: &&Change| {
-        let owner = |hold: &Option<Hold>| hold.as_ref().is_some_and(|hold| hold.owner.is_some());
-        change.at >= at && !owner(&change.old) && owner(&change.new)
-    };
-    changes.iter().filter(claimed).map(|change| change.at - at).min()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_rerun_is_counted_from_the_kill_that_cut_it_short() {
-        let (job, other) = (JobId::generate(), JobId::generate());
-        let run = |job, fence, process: &str, started, ended| Ran {
-            job,
-            fence,
-            process: process.to_owned(),
-            started,
-            told: None,
-            ended,
-        };
-        let runs = [
-            run(job, 2, "a", 90, None),
-            run(job, 5, "b", 250, Some(260)),
-            run(job, 8, "c", 900, Some(910)),
-            run(other, 2, "a", 80, Some(95)),
-        ];
-        assert_eq!(reruns(&[("a".to_owned(), 100)], &runs), [150]);
-        assert_eq!(first_end(100, &runs), Some(160));
-        assert_eq!(first_end(1_000, &runs), None);
-    }
 }

@@ -1,13 +1,17 @@
 //! Submitting jobs while everything goes wrong, and keeping book of what was accepted.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use ratchet_api::{Backoff, JobId, SubmitError};
 use ratchet_core::{Call, Client, Enqueue};
 use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::ledger::now;
 
 /// The resource that some jobs need, and how many may use it.
 pub(crate) const RESOURCE: &str = "torture";
@@ -23,12 +27,30 @@ pub(crate) struct Plan {
     pub(crate) within: Duration,
     /// Whether bodies keep threads busy.
     pub(crate) spin: bool,
+    /// How many of them end the process that runs them.
+    pub(crate) guilty: usize,
+}
+
+/// The ways to end a process, all of which are methods of the jobs.
+const GUILTY: [&str; 4] = ["abort", "exit", "overflow", "exhaust"];
+
+impl Plan {
+    /// How job number `at` ends its process, if it does. They are spread evenly.
+    fn guilty(&self, at: usize) -> Option<&'static str> {
+        let number = at * self.guilty / self.jobs.max(1);
+        let is_last_of_its_part = (at + 1) * self.guilty / self.jobs.max(1) > number;
+        is_last_of_its_part.then(|| GUILTY[number % GUILTY.len()])
+    }
 }
 
 /// What came of it.
 #[derive(Debug, Default)]
 pub(crate) struct Submitted {
     pub(crate) accepted: Vec<JobId>,
+    /// When, in milliseconds since the epoch by this machine.
+    pub(crate) accepted_at: Vec<i64>,
+    /// Those that end the process that runs them.
+    pub(crate) guilty: HashSet<JobId>,
     /// Keys that live jobs held.
     pub(crate) refused: usize,
     /// Calls that had to be made again.
@@ -37,37 +59,31 @@ pub(crate) struct Submitted {
     pub(crate) strays: Vec<String>,
 }
 
+/// How many submits are under way at a time, so that a database that is away for a moment holds none of them up for long.
+const AT_ONCE: usize = 4;
+
 /// Submits them all, however often it takes.
 pub(crate) async fn submit(client: &Client, plan: &Plan) -> Result<Submitted> {
     let mut rng = StdRng::seed_from_u64(plan.seed);
-    let (mut submitted, begun) = (Submitted::default(), Instant::now());
-    for at in 0..plan.jobs {
+    let begun = Instant::now();
+    let jobs = (0..plan.jobs).map(|at| (at, Job::random(&mut rng, plan, at)));
+    let submit = |(at, job): (usize, Job)| async move {
         sleep_until(begun + plan.within.mul_f64(at as f64 / plan.jobs as f64)).await;
-        let job = Job::random(&mut rng, plan, at);
-        let Some(id) = insist(client, &job, &mut submitted).await? else { continue };
-        submitted.accepted.push(id);
-        if job.twice && insist(client, &job, &mut submitted).await? != Some(id) {
-            submitted.strays.push(job.key);
-        }
-    }
-    Ok(submitted)
+        job.submit(client).await
+    };
+    let submits = stream::iter(jobs).map(submit).buffer_unordered(AT_ONCE);
+    submits.try_fold(Submitted::default(), async |all, one| Ok(all.with(one))).await
 }
 
-/// Tries again until there is an answer. The key makes one job of however many tries.
-async fn insist(client: &Client, job: &Job, submitted: &mut Submitted) -> Result<Option<JobId>> {
-    loop {
-        match job.enqueue(client).submit().await {
-            Ok(handle) => return Ok(Some(handle.id())),
-            Err(SubmitError::KeyTaken { .. }) => {
-                submitted.refused += 1;
-                return Ok(None);
-            }
-            Err(SubmitError::Store(error)) if error.is_transient() => {
-                submitted.again += 1;
-                sleep(Duration::from_millis(50)).await;
-            }
-            Err(error) => bail!("a job was not accepted: {error}"),
-        }
+impl Submitted {
+    fn with(mut self, other: Self) -> Self {
+        self.accepted.extend(other.accepted);
+        self.accepted_at.extend(other.accepted_at);
+        self.guilty.extend(other.guilty);
+        self.refused += other.refused;
+        self.again += other.again;
+        self.strays.extend(other.strays);
+        self
     }
 }
 
@@ -80,24 +96,62 @@ struct Job {
     delay: Duration,
     /// Submitted again with the same key.
     twice: bool,
+    guilty: bool,
 }
 
 impl Job {
     /// Most are plain and short.
     fn random(rng: &mut StdRng, plan: &Plan, at: usize) -> Self {
+        let key = format!("{}-{at}", plan.seed);
+        if let Some(method) = plan.guilty(at) {
+            let (business_key, permit, delay) = (None, false, Duration::ZERO);
+            return Self { key, method, millis: 5, business_key, permit, delay, twice: false, guilty: true };
+        }
         let method = match rng.random_range(0..10) {
             _ if plan.spin => "spin",
             0 => "fail_once",
             _ => "wait",
         };
         Self {
-            key: format!("{}-{at}", plan.seed),
+            key,
             method,
             millis: if rng.random_bool(0.3) { rng.random_range(100..1_500) } else { rng.random_range(0..10) },
             business_key: rng.random_bool(0.05).then(|| rng.random_range(0..KEYS)),
             permit: rng.random_bool(0.05),
             delay: Duration::from_millis(if rng.random_bool(0.2) { rng.random_range(1..3_000) } else { 0 }),
             twice: rng.random_bool(0.02),
+            guilty: false,
+        }
+    }
+
+    /// What comes of it alone.
+    async fn submit(&self, client: &Client) -> Result<Submitted> {
+        let mut submitted = Submitted::default();
+        let Some(id) = self.insist(client, &mut submitted).await? else { return Ok(submitted) };
+        submitted.accepted.push(id);
+        submitted.accepted_at.push(now());
+        submitted.guilty.extend(self.guilty.then_some(id));
+        if self.twice && self.insist(client, &mut submitted).await? != Some(id) {
+            submitted.strays.push(self.key.clone());
+        }
+        Ok(submitted)
+    }
+
+    /// Tries again until there is an answer. The key makes one job of however many tries.
+    async fn insist(&self, client: &Client, submitted: &mut Submitted) -> Result<Option<JobId>> {
+        loop {
+            match self.enqueue(client).submit().await {
+                Ok(handle) => return Ok(Some(handle.id())),
+                Err(SubmitError::KeyTaken { .. }) => {
+                    submitted.refused += 1;
+                    return Ok(None);
+                }
+                Err(SubmitError::Store(error)) if error.is_transient() => {
+                    submitted.again += 1;
+                    sleep(Duration::from_millis(50)).await;
+                }
+                Err(error) => bail!("a job was not accepted: {error}"),
+            }
         }
     }
 
@@ -115,5 +169,22 @@ impl Job {
             job = job.resource(RESOURCE);
         }
         job
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guilty_are_spread_evenly_and_differ() {
+        let guilty = |guilty| {
+            let plan = Plan { jobs: 1_000, seed: 1, within: Duration::ZERO, spin: false, guilty };
+            (0..1_000).filter_map(|at| Some((at, plan.guilty(at)?))).collect::<Vec<_>>()
+        };
+        assert_eq!(guilty(0), []);
+        assert_eq!(guilty(1), [(999, "abort")]);
+        let five = [(199, "abort"), (399, "exit"), (599, "overflow"), (799, "exhaust"), (999, "abort")];
+        assert_eq!(guilty(5), five);
     }
 }

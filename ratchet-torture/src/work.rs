@@ -8,13 +8,12 @@ use anyhow::{Result, bail};
 use clap::Args;
 use ratchet_api::options::RatchetOptions;
 use ratchet_api::store::JobStore;
-use ratchet_core::defaults::PackagePrefixClassPolicy;
-use ratchet_core::{JobContext, JobFailure, Ratchet, jobs};
+use ratchet_core::{JobContext, JobFailure, Ratchet, Readiness, Scheduler, jobs};
 use ratchet_store_postgres::Namespace;
 use ratchet_store_sqlite::SqliteStore;
 
 use crate::ledger::{Act, Ledger};
-use crate::witness::open_postgres;
+use crate::witness::{open_mongodb, open_postgres};
 
 /// Jobs that tell the ledger what they do.
 pub(crate) struct Work(Ledger);
@@ -34,6 +33,32 @@ impl Work {
         if ctx.attempt() == 1 { Err(JobFailure::new("OnPurpose", "the first time")) } else { Ok(()) }
     }
 
+    /// Ends the process, after so many milliseconds.
+    #[job]
+    async fn abort(&self, ctx: &JobContext, millis: u64) -> Result<(), JobFailure> {
+        self.run(ctx, millis).await?;
+        std::process::abort()
+    }
+
+    #[job]
+    async fn exit(&self, ctx: &JobContext, millis: u64) -> Result<(), JobFailure> {
+        self.run(ctx, millis).await?;
+        std::process::exit(1)
+    }
+
+    #[job]
+    async fn overflow(&self, ctx: &JobContext, millis: u64) -> Result<u64, JobFailure> {
+        self.run(ctx, millis).await?;
+        Ok(deeper(millis))
+    }
+
+    #[job]
+    async fn exhaust(&self, ctx: &JobContext, millis: u64) -> Result<usize, JobFailure> {
+        self.run(ctx, millis).await?;
+        // No machine has that much.
+        Ok(std::hint::black_box(Vec::<u8>::with_capacity(isize::MAX as usize)).capacity())
+    }
+
     /// Keeps a thread of the runtime busy, as no body should.
     #[job]
     async fn spin(&self, ctx: &JobContext, millis: u64) -> Result<(), JobFailure> {
@@ -44,6 +69,13 @@ impl Work {
         }
         self.say(Act::End, ctx)
     }
+}
+
+/// Calls itself until the stack is full.
+#[expect(unconditional_recursion, reason = "on purpose")]
+fn deeper(depth: u64) -> u64 {
+    let frame = std::hint::black_box([depth; 64]);
+    deeper(std::hint::black_box(depth + 1)) + frame[7]
 }
 
 impl Work {
@@ -72,6 +104,10 @@ pub(crate) struct Worker {
     postgres: Option<String>,
     #[arg(long)]
     schema: Option<String>,
+    #[arg(long, requires = "database")]
+    mongodb: Option<String>,
+    #[arg(long)]
+    database: Option<String>,
     #[arg(long)]
     sqlite: Option<PathBuf>,
     #[arg(long)]
@@ -81,6 +117,11 @@ pub(crate) struct Worker {
     label: String,
     #[arg(long)]
     lease_ms: u64,
+    /// How often a job may crash its node
+    #[arg(long, default_value_t = CRASH_LIMIT)]
+    crash_limit: u32,
+    #[arg(long, default_value_t = 8)]
+    slots: u32,
 }
 
 /// What a worker prints when it can be asked to end.
@@ -99,18 +140,35 @@ pub(crate) fn short_leases(options: &mut RatchetOptions, lease: Duration) {
 /// More than chance makes of kills that hit the same job again.
 pub(crate) const CRASH_LIMIT: u32 = 100;
 
+/// Logs every change of the readiness.
+async fn tell_readiness(scheduler: Arc<Scheduler>) {
+    let mut before = Readiness::Ready;
+    loop {
+        let readiness = scheduler.readiness();
+        if readiness != before {
+            tracing::info!(?readiness, "the readiness changed");
+            before = readiness;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 impl Worker {
     pub(crate) async fn run(self) -> Result<()> {
+        tracing_subscriber::fmt().with_ansi(false).init();
         let scheduler = Ratchet::builder_shared(self.store().await?)
-            .bean(Work(Ledger::open(&self.ledger)?))
-            .class_policy(PackagePrefixClassPolicy::allow(["torture."]))
+            .register(Work(Ledger::open(&self.ledger)?))
+            .allow(["torture."])
             .configure(|options| {
                 options.node.label = Some(self.label.clone());
-                options.execution.queue("default").slots = 8;
+                options.execution.queue("default").slots = self.slots;
                 short_leases(options, Duration::from_millis(self.lease_ms));
+                options.node.crash_limit = self.crash_limit;
             })
             .start()
             .await?;
+        let scheduler = Arc::new(scheduler);
+        tokio::spawn(tell_readiness(Arc::clone(&scheduler)));
         let mut running = std::pin::pin!(scheduler.run_until_signal());
         tokio::select! {
             biased;
@@ -122,13 +180,14 @@ impl Worker {
     }
 
     async fn store(&self) -> Result<Arc<dyn JobStore>> {
-        match (&self.postgres, &self.sqlite) {
-            (Some(url), _) => {
+        match (&self.postgres, &self.mongodb, &self.sqlite) {
+            (Some(url), _, _) => {
                 let schema = self.schema.clone().map(Namespace::schema).transpose()?.unwrap_or_default();
                 open_postgres(url, schema).await
             }
-            (None, Some(file)) => Ok(Arc::new(SqliteStore::open(file).await?)),
-            (None, None) => bail!("a worker needs a database"),
+            (_, Some(url), _) => open_mongodb(url, self.database.as_deref().unwrap_or_default()).await,
+            (_, _, Some(file)) => Ok(Arc::new(SqliteStore::open(file).await?)),
+            _ => bail!("a worker needs a database"),
         }
     }
 }

@@ -21,6 +21,13 @@ pub(crate) enum BenchCommand {
         cargo xtask bench claim --store postgres\n  \
         cargo xtask bench claim --store memory --quick")]
     Claim(Options),
+    /// Eight nodes that claim from one queue, four that end children of one batch: write conflicts, as the database counts
+    /// them
+    ///
+    /// Fails above 0.05 conflicts a claim, or if a transaction is run more than four times on average.
+    #[command(after_help = "Examples:\n  \
+        cargo xtask bench conflicts --store mongodb")]
+    Conflicts(Options),
     /// Insert, claim, load and commit through a store without an engine, beside the same work by hand
     ///
     /// In batches of 1, 50 and 500 on 1, 2 and 4 connections. Fails if the store does not reach its share of the
@@ -43,16 +50,58 @@ pub(crate) enum BenchCommand {
         cargo xtask bench enqueue --store sqlite --quick")]
     Enqueue(Options),
     /// From the submit on one idle node to the run on another: with wakeups, without, and by hand; statements of idle nodes
+    ///
+    /// With --other-process jobs come at a rate from a second process: from the commit there to the start here, beside
+    /// the same by hand, and from a cancel there to the body here.
     #[command(after_help = "Examples:\n  \
         cargo xtask bench latency --store postgres\n  \
-        cargo xtask bench latency --store postgres --quick")]
-    Latency(Options),
+        cargo xtask bench latency --rate 50 --other-process")]
+    Latency {
+        #[command(flatten)]
+        options: Options,
+        #[command(flatten)]
+        load: Load,
+    },
+    /// Two services with different targets, 5,000 jobs each, on one queue, beside the same on two queues
+    ///
+    /// With one node and with two for each service. Fails if a job does not run, or if one queue does not reach its share
+    /// of the speed of two.
+    #[command(after_help = "Examples:\n  \
+        cargo xtask bench services --store postgres\n  \
+        cargo xtask bench services --store sqlite --quick")]
+    Services(Options),
+    /// Jobs that need permits: of a scarce resource, of one with enough for all, and of one with ten
+    ///
+    /// With one node and with two. Fails if 40 jobs of 20 ms with two permits take longer than one and a half of the
+    /// ideal 0.4 s, or if permits cost more than their share of the same drain without.
+    #[command(after_help = "Examples:\n  \
+        cargo xtask bench permits --store postgres\n  \
+        cargo xtask bench permits --store sqlite --json permits.json")]
+    Permits(Options),
+}
+
+/// How jobs come.
+#[derive(Debug, Args)]
+pub(crate) struct Load {
+    /// Submit from a second process instead of from an idle node, and cancel from there
+    #[arg(long)]
+    other_process: bool,
+    /// So many submissions a second from the other process
+    #[arg(long, requires = "other_process", value_name = "PER SECOND")]
+    rate: Option<f64>,
+}
+
+impl Load {
+    fn arguments(&self) -> Vec<String> {
+        let rate = self.rate.map(|rate| format!("--rate={rate}"));
+        self.other_process.then(|| "--other-process".to_owned()).into_iter().chain(rate).collect()
+    }
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The store: memory, postgres, sqlite or mongodb
-    #[arg(long)]
+    #[arg(long, default_value = "postgres")]
     store: String,
     /// Small sizes, for a first look; only wrong answers fail, not slow ones
     #[arg(long)]
@@ -64,25 +113,35 @@ pub(crate) struct Options {
 
 /// Carries a `bench` command out.
 pub(crate) fn run(command: &BenchCommand, workspace: &Path) -> Result<()> {
-    let (name, options) = match command {
-        BenchCommand::Claim(options) => ("claim", options),
-        BenchCommand::Spi(options) => ("spi", options),
-        BenchCommand::Drain(options) => ("drain", options),
-        BenchCommand::Enqueue(options) => ("enqueue", options),
-        BenchCommand::Latency(options) => ("latency", options),
+    let (name, options, more) = match command {
+        BenchCommand::Claim(options) => ("claim", options, Vec::new()),
+        BenchCommand::Conflicts(options) => ("conflicts", options, Vec::new()),
+        BenchCommand::Spi(options) => ("spi", options, Vec::new()),
+        BenchCommand::Drain(options) => ("drain", options, Vec::new()),
+        BenchCommand::Enqueue(options) => ("enqueue", options, Vec::new()),
+        BenchCommand::Latency { options, load } => ("latency", options, load.arguments()),
+        BenchCommand::Services(options) => ("services", options, Vec::new()),
+        BenchCommand::Permits(options) => ("permits", options, Vec::new()),
     };
     let Some((_, needed)) = STORES.iter().find(|(store, _)| *store == options.store) else {
         bail!("there is no store {}; see `cargo xtask bench {name} --help`", options.store);
     };
     // Durable: a figure without the cost of safety is no figure.
-    servers::during(workspace, needed, true, |running| measure(name, options, running, workspace))
+    servers::during(workspace, needed, true, |running| measure(name, options, &more, running, workspace))
 }
 
-fn measure(name: &str, options: &Options, running: &[Running], workspace: &Path) -> Result<()> {
+fn measure(
+    name: &str,
+    options: &Options,
+    more: &[String],
+    running: &[Running],
+    workspace: &Path,
+) -> Result<()> {
     let mut command = crate::cargo();
     command
         .args(["run", "--release", "--quiet", "--package", "ratchet-bench", "--", name])
         .args(["--store", &options.store])
+        .args(more)
         .envs(running.iter().map(Running::variable))
         .current_dir(workspace);
     if options.quick {

@@ -57,6 +57,7 @@ enum Command {
     #[command(after_help = "Examples:\n  \
         cargo xtask torture --store sqlite\n  \
         cargo xtask torture --store postgres --scenario kill --faults 100 --seed 7\n  \
+        cargo xtask torture --store mongodb --scenario failover --faults 15 --jobs 20000\n  \
         cargo xtask torture --store postgres --minutes 10")]
     Torture(torture::TortureCommand),
     /// Which tests show which requirement

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::{
     Args, Subcommand,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
-use ratchet_servers::start::{down, print_env, up};
+use ratchet_servers::start::{Wanted, down, print_env, up};
 pub(crate) use ratchet_servers::{
     Server,
     start::{Origin, Running, during, faketime, live_servers},
@@ -21,6 +21,7 @@ pub(crate) enum ServersCommand {
         cargo xtask servers up\n  \
         cargo xtask servers up postgres mongodb\n  \
         cargo xtask servers up --durable postgres     settings for benchmarks\n  \
+        cargo xtask servers up mongodb --replica-set 3     three members, for failover\n  \
         RATCHET_TEST_MYSQL_URL=mysql://root@db/test cargo xtask servers up mysql     use your own")]
     Up {
         #[command(flatten)]
@@ -29,6 +30,9 @@ pub(crate) enum ServersCommand {
         /// data when the machine fails
         #[arg(long)]
         durable: bool,
+        /// How many members MongoDB's replica set has: one, unless a set of another size runs already
+        #[arg(long, value_name = "MEMBERS", value_parser = clap::value_parser!(u8).range(1..=7))]
+        replica_set: Option<u8>,
     },
     /// Stop the servers that this checkout started
     #[command(after_help = "Examples:\n  \
@@ -77,7 +81,15 @@ fn server_parser() -> impl TypedValueParser<Value = Server> {
 /// Executes a `servers` command.
 pub(crate) fn run(command: &ServersCommand, workspace: &Path) -> Result<()> {
     match command {
-        ServersCommand::Up { names, durable } => up(workspace, &names.chosen(), *durable).map(drop),
+        ServersCommand::Up { names, durable, replica_set } => {
+            let names = names.chosen();
+            ensure!(
+                replica_set.is_none() || names.contains(&Server::Mongodb),
+                "--replica-set is for mongodb, which is not to be started"
+            );
+            let wanted = Wanted { durable: *durable, replica_set: replica_set.map(usize::from) };
+            up(workspace, &names, wanted).map(drop)
+        }
         ServersCommand::Down { names, wipe } => down(workspace, &names.chosen(), *wipe),
         ServersCommand::Env { names } => print_env(workspace, &names.chosen()),
     }

@@ -21,40 +21,44 @@ const FAULTS_PER_MINUTE: usize = 25;
 
 #[derive(Debug, Args)]
 pub(crate) struct TortureCommand {
-    /// The store: postgres or sqlite
+    /// The store: postgres, mongodb or sqlite
     #[arg(long)]
     store: String,
-    /// What goes wrong: kill, freeze, term, restart, outage, failover, spin, clocks, steps, crashloop or chaos
+    /// What goes wrong: kill, freeze, term, restart, outage, disk-full, failover, spin, clocks, steps, crashloop,
+    /// poison-process or chaos
     #[arg(long, default_value = "chaos")]
     scenario: String,
     /// The same seed gives the same faults and jobs
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many faults
+    /// How many faults; with poison-process, how many guilty jobs
     #[arg(long, conflicts_with = "minutes")]
     faults: Option<usize>,
     /// About how long
     #[arg(long)]
     minutes: Option<usize>,
-    /// How many jobs; 50 for each fault if nothing is said
+    /// How many jobs; 50 for each fault if nothing is said, 1,000 with poison-process
     #[arg(long)]
     jobs: Option<usize>,
-    /// How long a node counts as alive, in milliseconds
-    #[arg(long, default_value_t = 2_000)]
-    lease_ms: u64,
+    /// How long a node counts as alive, in milliseconds; several, with commas, are those of the workers in turn
+    #[arg(long, default_value = "2000")]
+    lease_ms: String,
 }
 
 /// Carries a `torture` command out.
 pub(crate) fn run(command: &TortureCommand, workspace: &Path) -> Result<()> {
+    if command.store == "mongodb" && ["disk-full", "steps"].contains(&command.scenario.as_str()) {
+        bail!("{} is not for mongodb", command.scenario);
+    }
     if command.scenario == "steps" && std::env::var_os(CLOCK).is_none() {
         return under_faketime(command, workspace);
     }
     let needed = match STORES.iter().find(|(store, _)| *store == command.store) {
-        Some((store @ ("postgres" | "sqlite"), needed)) => {
+        Some((store @ ("postgres" | "mongodb" | "sqlite"), needed)) => {
             eprintln!("torture for {store}; Ctrl-C ends it and its workers");
             *needed
         }
-        _ => bail!("store {} cannot be tortured yet; postgres and sqlite can", command.store),
+        _ => bail!("store {} cannot be tortured yet; postgres, mongodb and sqlite can", command.store),
     };
     // Durable: a restart must not lose what was promised.
     servers::during(workspace, needed, true, |running| torture(command, running, workspace))
@@ -75,6 +79,8 @@ fn under_faketime(command: &TortureCommand, workspace: &Path) -> Result<()> {
     std::fs::copy(servers::faketime(workspace)?, &library)?;
     let status = std::process::Command::new(std::env::current_exe()?)
         .args(std::env::args_os().skip(1))
+        // A server that somebody else started runs by another clock.
+        .env_remove(servers::Server::Postgres.variable())
         .env("LD_PRELOAD", &library)
         .env(CLOCK, &clock)
         .envs([("FAKETIME_NO_CACHE", "1"), ("FAKETIME_DONT_FAKE_MONOTONIC", "1"), ("NO_FAKE_STAT", "1")])
@@ -93,12 +99,15 @@ fn torture(command: &TortureCommand, running: &[Running], workspace: &Path) -> R
         "clocks" => Some(servers::faketime(workspace)?),
         _ => None,
     };
-    let jobs = command.jobs.unwrap_or(faults * 50);
+    let jobs = command.jobs.unwrap_or(match command.scenario.as_str() {
+        "poison-process" => 1_000,
+        _ => faults * 50,
+    });
     let status = cargo::program(workspace, "ratchet-torture")?
         .arg("run")
         .args(["--store", &command.store, "--scenario", &command.scenario])
         .args(["--seed", &command.seed.to_string(), "--faults", &faults.to_string()])
-        .args(["--jobs", &jobs.to_string(), "--lease-ms", &command.lease_ms.to_string()])
+        .args(["--jobs", &jobs.to_string(), "--lease-ms", &command.lease_ms])
         .envs(running.iter().map(Running::variable))
         .envs(faketime.map(|library| ("RATCHET_FAKETIME", library)))
         .status()

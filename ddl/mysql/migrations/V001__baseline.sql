@@ -101,6 +101,9 @@ CREATE TABLE ratchet.scheduler_job_queue (
     edge_count         BIGINT NOT NULL DEFAULT 0,
     picked_by          VARCHAR(64),
     picked_at          DATETIME(3),
+    -- What it lacks that lies outside of it: `method:…` or `resource:…`. Claims pass it over for that.
+    parked_on          VARCHAR(420),
+    is_parked          BOOLEAN GENERATED ALWAYS AS (parked_on IS NOT NULL) VIRTUAL,
     cancel_requested   BOOLEAN NOT NULL DEFAULT FALSE,
     cancel_reason      MEDIUMTEXT,
     paused_from_status VARCHAR(16) CHECK (paused_from_status IN ('PENDING', 'FAILED')),
@@ -111,9 +114,12 @@ CREATE TABLE ratchet.scheduler_job_queue (
     version            BIGINT NOT NULL DEFAULT 1,
     updated_at         DATETIME(3) NOT NULL,
     CHECK ((status = 'RUNNING') = (picked_by IS NOT NULL)),
-    -- The five heads of a queue. There are no partial indexes, so what tells executable rows from running, paused and
-    -- blocked ones leads the key: those never stand before the heads.
-    KEY idx_claim_executable (status, blocked_by, queue, priority, scheduled_time, job_id),
+    -- The five heads of a queue. There are no partial indexes, so what tells executable rows from running, paused,
+    -- blocked and parked ones leads the key: those never stand before the heads.
+    KEY idx_claim_executable (status, blocked_by, is_parked, queue, priority, scheduled_time, job_id),
+    -- The five heads of what is parked on one thing, and what of it has expired.
+    KEY idx_queue_parked (queue, parked_on, status, blocked_by, priority, scheduled_time, job_id),
+    KEY idx_queue_parked_expiry (queue, is_parked, expires_at, job_id),
     -- What an owner holds: for `owned`, and for the dead whose jobs must be recovered.
     KEY idx_queue_orphan (picked_by, job_id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE /*!80017 utf8mb4_0900_bin */ /*M!100600 utf8mb4_nopad_bin */;
@@ -224,7 +230,8 @@ CREATE TABLE ratchet.scheduler_node (
     label         TEXT NOT NULL,
     node_version  TEXT NOT NULL,
     -- A JSON array of names.
-    targets       LONGTEXT NOT NULL CHECK (JSON_VALID(targets)),
+    methods       LONGTEXT NOT NULL CHECK (JSON_VALID(methods)),
+    queues        LONGTEXT NOT NULL CHECK (JSON_VALID(queues)),
     started_at    DATETIME(3) NOT NULL,
     heartbeat_ts  DATETIME(3) NOT NULL,
     -- Since when it beats with no gap longer than this.
@@ -234,7 +241,8 @@ CREATE TABLE ratchet.scheduler_node (
     reaped        BOOLEAN NOT NULL DEFAULT FALSE,
     skew_ms       BIGINT NOT NULL DEFAULT 0,
     running       BIGINT NOT NULL DEFAULT 0,
-    slots         BIGINT NOT NULL DEFAULT 0
+    slots         BIGINT NOT NULL DEFAULT 0,
+    draining      BOOLEAN NOT NULL DEFAULT FALSE
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE /*!80017 utf8mb4_0900_bin */ /*M!100600 utf8mb4_nopad_bin */;
 
 CREATE TABLE ratchet.scheduler_queue_pause (
@@ -340,7 +348,7 @@ SELECT
     COALESCE(q.blocked_by, j.blocked_by) AS blocked_by,
     COALESCE(q.open_parents, j.open_parents) AS open_parents,
     COALESCE(q.edge_count, j.edge_count) AS edge_count,
-    q.picked_by, q.picked_at,
+    q.picked_by, q.picked_at, q.parked_on,
     CASE WHEN j.rec_status = 'P' THEN 'PENDING' ELSE q.paused_from_status END AS paused_from_status,
     CASE WHEN q.job_id IS NULL THEN j.terminal_error ELSE q.last_error END AS last_error,
     CASE WHEN q.job_id IS NULL THEN j.cancel_reason ELSE q.cancel_reason END AS cancel_reason,

@@ -10,7 +10,7 @@ CREATE OR REPLACE ALGORITHM = MERGE SQL SECURITY INVOKER VIEW ratchet.vw_readabl
 SELECT
     LOWER(INSERT(INSERT(INSERT(INSERT(HEX(v.job_id), 21, 0, '-'), 17, 0, '-'), 13, 0, '-'), 9, 0, '-')) AS job_id,
     v.status, v.job_type, v.queue, v.priority, v.target, v.method, v.scheduled_time, v.attempts, v.max_retries,
-    v.crash_count, v.picked_by, v.picked_at, v.last_error, v.cancel_reason, v.cancel_requested, v.paused_from_status,
+    v.crash_count, v.picked_by, v.picked_at, v.parked_on, v.last_error, v.cancel_reason, v.cancel_requested, v.paused_from_status,
     v.blocked_by, v.open_parents, v.edge_count, v.version, v.progress, v.tags, v.business_key, v.idempotency_key,
     v.resource_name, v.caller_principal, v.trace_context,
     LOWER(INSERT(INSERT(INSERT(INSERT(HEX(v.batch_id), 21, 0, '-'), 17, 0, '-'), 13, 0, '-'), 9, 0, '-')) AS batch_id,

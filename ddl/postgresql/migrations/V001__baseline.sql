@@ -91,6 +91,8 @@ CREATE TABLE ratchet.scheduler_job_queue (
     edge_count         bigint NOT NULL DEFAULT 0,
     picked_by          varchar(64) COLLATE "C",
     picked_at          timestamptz(3),
+    -- What it lacks that lies outside of it: `method:…` or `resource:…`. Claims pass it over for that.
+    parked_on          text COLLATE "C",
     cancel_requested   boolean NOT NULL DEFAULT false,
     cancel_reason      text,
     paused_from_status varchar(16) CHECK (paused_from_status IN ('PENDING', 'FAILED')),
@@ -111,9 +113,14 @@ CREATE TABLE ratchet.scheduler_job_queue (
     autovacuum_vacuum_cost_delay = 0
 );
 
--- The five heads of a queue. Running, paused and blocked rows are not in it, so they never stand before them.
+-- The five heads of a queue. Running, paused, blocked and parked rows are not in it, so they never stand before them.
 CREATE INDEX idx_claim_executable ON ratchet.scheduler_job_queue (queue, priority, scheduled_time, job_id)
-    WHERE status = 'PENDING' AND blocked_by = 0;
+    WHERE status = 'PENDING' AND blocked_by = 0 AND parked_on IS NULL;
+-- The five heads of what is parked on one thing, and what of it has expired. Mostly empty.
+CREATE INDEX idx_queue_parked ON ratchet.scheduler_job_queue (queue, parked_on, priority, scheduled_time, job_id)
+    WHERE status = 'PENDING' AND blocked_by = 0 AND parked_on IS NOT NULL;
+CREATE INDEX idx_queue_parked_expiry ON ratchet.scheduler_job_queue (queue, expires_at, job_id)
+    WHERE status = 'PENDING' AND blocked_by = 0 AND parked_on IS NOT NULL AND expires_at IS NOT NULL;
 -- What an owner holds: for `owned`, and for the dead whose jobs must be recovered.
 CREATE INDEX idx_queue_orphan ON ratchet.scheduler_job_queue (picked_by, job_id) WHERE status = 'RUNNING';
 
@@ -216,7 +223,8 @@ CREATE TABLE ratchet.scheduler_node (
     node_id       varchar(64) COLLATE "C" PRIMARY KEY,
     label         text NOT NULL,
     node_version  text NOT NULL,
-    targets       text[] NOT NULL,
+    methods       text[] NOT NULL,
+    queues        text[] NOT NULL,
     started_at    timestamptz(3) NOT NULL,
     heartbeat_ts  timestamptz(3) NOT NULL,
     -- Since when it beats with no gap longer than this.
@@ -226,7 +234,8 @@ CREATE TABLE ratchet.scheduler_node (
     reaped        boolean NOT NULL DEFAULT false,
     skew_ms       bigint NOT NULL DEFAULT 0,
     running       bigint NOT NULL DEFAULT 0,
-    slots         bigint NOT NULL DEFAULT 0
+    slots         bigint NOT NULL DEFAULT 0,
+    draining      boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
 
 CREATE TABLE ratchet.scheduler_queue_pause (
@@ -322,7 +331,7 @@ SELECT
     coalesce(q.blocked_by, j.blocked_by) AS blocked_by,
     coalesce(q.open_parents, j.open_parents) AS open_parents,
     coalesce(q.edge_count, j.edge_count) AS edge_count,
-    q.picked_by, q.picked_at,
+    q.picked_by, q.picked_at, q.parked_on,
     CASE WHEN j.rec_status = 'P' THEN 'PENDING' ELSE q.paused_from_status END AS paused_from_status,
     CASE WHEN q.job_id IS NULL THEN j.terminal_error ELSE q.last_error END AS last_error,
     CASE WHEN q.job_id IS NULL THEN j.cancel_reason ELSE q.cancel_reason END AS cancel_reason,

@@ -1,13 +1,13 @@
 //! Wakeups over a message broker that the team runs anyway: Redis, NATS, Kafka, a bus of the company.
 //!
-//! A coordinator needs very little of it: to publish a word that holds no data, and to be told when words may have been
+//! A coordinator needs very little of it: to publish a word that says what it is about and no more, and to be told when words may have been
 //! lost. What it owes is written at [`ClusterCoordinator`]; the proof is `tests/tck.rs`; `docs/wakeups.md` explains the rest.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use ratchet_api::spi::{ClusterCoordinator, WakeupListener};
-use ratchet_api::{JobPriority, StoreResult};
+use ratchet_core::spi::{ClusterCoordinator, WakeupKind, WakeupListener, WakeupListeners};
+use ratchet_core::{JobPriority, StoreResult};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
@@ -18,10 +18,11 @@ pub struct Broker {
     topic: Arc<Mutex<Sender<Word>>>,
 }
 
-/// Who tells. There is nothing else to say.
+/// Who tells, and what it is about. There is nothing else to say.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Word {
     from: usize,
+    kind: WakeupKind,
 }
 
 impl Broker {
@@ -58,85 +59,85 @@ impl Default for Broker {
 /// One node's way to the others.
 pub struct BrokerCoordinator {
     broker: Broker,
-    listening: Arc<Mutex<Listening>>,
-}
-
-#[derive(Default)]
-struct Listening {
-    listeners: Vec<WakeupListener>,
-    task: Option<JoinHandle<()>>,
-    stopped: bool,
+    listeners: Arc<WakeupListeners>,
+    task: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl BrokerCoordinator {
     /// For a node whose broker this is.
     pub fn new(broker: Broker) -> Self {
-        Self { broker, listening: Arc::default() }
+        Self { broker, listeners: Arc::default(), task: Mutex::default() }
     }
 
     /// Tells this node apart from all others.
     fn id(&self) -> usize {
-        Arc::as_ptr(&self.listening).addr()
+        Arc::as_ptr(&self.listeners).addr()
     }
-}
 
-fn lock(listening: &Mutex<Listening>) -> MutexGuard<'_, Listening> {
-    listening.lock().unwrap_or_else(PoisonError::into_inner)
+    fn tell(&self, kind: WakeupKind) {
+        if !self.listeners.is_closed() {
+            self.broker.publish(Word { from: self.id(), kind });
+        }
+    }
+
+    fn task(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.task.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stop(&self) {
+        self.listeners.close();
+        if let Some(task) = self.task().take() {
+            task.abort();
+        }
+    }
 }
 
 #[async_trait]
 impl ClusterCoordinator for BrokerCoordinator {
     async fn notify_new_work(&self, _: JobPriority) -> StoreResult<()> {
-        if !lock(&self.listening).stopped {
-            self.broker.publish(Word { from: self.id() });
-        }
+        self.tell(WakeupKind::NewWork);
+        Ok(())
+    }
+
+    async fn notify_cancel_requested(&self) -> StoreResult<()> {
+        self.tell(WakeupKind::CancelRequested);
         Ok(())
     }
 
     async fn register_wakeup_listener(&self, listener: WakeupListener) -> StoreResult<()> {
-        let mut listening = lock(&self.listening);
-        if listening.stopped {
-            return Ok(());
-        }
-        listening.listeners.push(listener);
-        if listening.task.is_none() {
+        let mut task = self.task();
+        if self.listeners.add(listener) && task.is_none() {
             // Subscribed before this returns: nothing that is told from now on is missed.
             let words = self.broker.subscribe();
-            let listen = listen(self.broker.clone(), words, self.id(), Arc::clone(&self.listening));
-            listening.task = Some(tokio::spawn(listen));
+            let listen = listen(self.broker.clone(), words, self.id(), Arc::clone(&self.listeners));
+            *task = Some(tokio::spawn(listen));
         }
         Ok(())
     }
 
     async fn shutdown(&self) {
-        let mut listening = lock(&self.listening);
-        listening.stopped = true;
-        listening.listeners.clear();
-        if let Some(task) = listening.task.take() {
-            task.abort();
-        }
+        self.stop();
     }
 }
 
 impl Drop for BrokerCoordinator {
     fn drop(&mut self) {
-        if let Some(task) = lock(&self.listening).task.take() {
-            task.abort();
-        }
+        self.stop();
     }
 }
 
-async fn listen(broker: Broker, mut words: Receiver<Word>, me: usize, listening: Arc<Mutex<Listening>>) {
+async fn listen(broker: Broker, mut words: Receiver<Word>, me: usize, listeners: Arc<WakeupListeners>) {
     loop {
         match words.recv().await {
             // The engine wakes its own node itself.
-            Ok(word) if word.from == me => continue,
-            Ok(_) => {}
-            // Some were lost, but this is still a reason to look.
-            Err(RecvError::Lagged(_)) => {}
-            Err(RecvError::Closed) => words = broker.subscribe(),
+            Ok(word) if word.from == me => {}
+            Ok(word) => listeners.call([word.kind]),
+            // Some were lost, and may have been of any kind.
+            Err(RecvError::Lagged(_)) => listeners.call(WakeupKind::ALL),
+            Err(RecvError::Closed) => {
+                words = broker.subscribe();
+                listeners.call(WakeupKind::ALL);
+            }
         }
-        // Under the lock, so that none is called once a shutdown has returned.
-        lock(&listening).listeners.iter().for_each(|listener| listener());
     }
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use custom_coordinator::{Broker, BrokerCoordinator};
-use ratchet_core::defaults::PackagePrefixClassPolicy;
 use ratchet_core::{Ratchet, Scheduler, jobs};
 use ratchet_store_memory::MemoryStore;
 
@@ -19,15 +18,14 @@ impl Mailer {
 async fn node(store: &MemoryStore, broker: &Broker, queue: &'static str) -> Scheduler {
     let hour = Duration::from_secs(3_600);
     Ratchet::builder(store.clone())
-        .bean(Mailer)
-        .class_policy(PackagePrefixClassPolicy::allow(["shop."]))
+        .register(Mailer)
+        .allow(["shop."])
         .cluster(BrokerCoordinator::new(broker.clone()))
         .configure(|options| {
             options.polling.min_delay = hour;
             options.polling.max_delay = hour;
             options.polling.burst_delay = hour;
             options.polling.deep_idle_delay = hour;
-            options.polling.fallback_look = hour;
             options.node.lease = hour;
             options.node.beat = hour / 6;
             options.node.recovery_interval = hour;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use custom_coordinator::{Broker, BrokerCoordinator};
-use ratchet_api::StoreResult;
-use ratchet_api::spi::ClusterCoordinator;
+use ratchet_core::StoreResult;
+use ratchet_core::spi::ClusterCoordinator;
 use ratchet_tck::Namespace;
 use ratchet_tck::coordinator::{CoordinatorHarness, Suite};
 

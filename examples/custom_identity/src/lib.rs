@@ -7,7 +7,7 @@
 
 use std::env;
 
-use ratchet_api::spi::NodeIdentityProvider;
+use ratchet_core::spi::NodeIdentityProvider;
 
 /// A node named after its pod, such as `eu-west/billing-3`.
 #[derive(Clone, Debug)]

@@ -1,8 +1,7 @@
 //! The engine with this identity: people see the name, and owners stay different.
 
 use custom_identity::PodIdentity;
-use ratchet_api::store::NodeStore as _;
-use ratchet_core::defaults::PackagePrefixClassPolicy;
+use ratchet_core::store::NodeStore as _;
 use ratchet_core::{Ratchet, Scheduler, jobs};
 use ratchet_store_memory::MemoryStore;
 
@@ -16,8 +15,8 @@ impl Mailer {
 
 async fn start(store: &MemoryStore) -> Scheduler {
     Ratchet::builder(store.clone())
-        .bean(Mailer)
-        .class_policy(PackagePrefixClassPolicy::allow(["shop."]))
+        .register(Mailer)
+        .allow(["shop."])
         .identity(PodIdentity::named("eu-west", "billing-3").expect("both are given"))
         .start()
         .await

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use custom_identity::PodIdentity;
-use ratchet_api::spi::NodeIdentityProvider;
+use ratchet_core::spi::NodeIdentityProvider;
 use ratchet_tck::identity::{IdentityHarness, Suite};
 
 struct Pods;

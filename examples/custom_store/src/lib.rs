@@ -8,10 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_api::store::{JobStore, LockStore, NodeStore};
-use ratchet_api::{
-    Beat, BeatReply, JobClaim, LockLease, LockName, Node, NodeInfo, Owner, StoreError, StoreResult, Timestamp,
-};
+use ratchet_api::store::{JobStore, LockStore};
+use ratchet_api::{LockLease, LockName, Owner, StoreError, StoreResult, Timestamp};
 
 /// Stands for a lock service that the team runs anyway. Clones talk to the same service.
 #[derive(Clone, Default)]
@@ -22,19 +20,13 @@ pub struct LockService {
 struct Held {
     owner: Owner,
     term: i64,
+    /// When it was taken or renewed last.
+    since: Timestamp,
     until: Timestamp,
 }
 
 /// Jobs in one place, locks in another.
 pub struct CustomStore {
-    jobs: Arc<dyn JobStore>,
-    nodes: Nodes<dyn JobStore>,
-    locks: LockService,
-}
-
-/// The nodes of the other store. When they find that its clock went back, the locks are mended too.
-struct Nodes<S: ?Sized> {
-    inner: Arc<S>,
     jobs: Arc<dyn JobStore>,
     locks: LockService,
 }
@@ -42,8 +34,7 @@ struct Nodes<S: ?Sized> {
 impl CustomStore {
     /// A store that keeps its jobs in `jobs` and its locks in `locks`.
     pub fn new(jobs: Arc<dyn JobStore>, locks: LockService) -> Self {
-        let nodes = Nodes { inner: Arc::clone(&jobs), jobs: Arc::clone(&jobs), locks: locks.clone() };
-        Self { jobs, nodes, locks }
+        Self { jobs, locks }
     }
 
     /// Looks at one lock at one instant: the store's, because the contract says that the store's clock decides.
@@ -63,23 +54,14 @@ impl CustomStore {
     }
 }
 
-impl LockService {
-    /// A lock that would last for `by` or longer, but less than twice that, lasts that much shorter: it was taken before
-    /// the clock went back.
-    fn clock_went_back(&self, by: Duration, now: Timestamp) {
-        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
-        for held in locks.values_mut() {
-            let left = held.until.since(now);
-            if left >= by && left < by * 2 {
-                held.until = now + (left - by);
-            }
-        }
-    }
-}
-
 impl Held {
+    /// Whether its time has not run out. It has if it was taken further ahead than it was to last: the clock went back.
+    fn runs(&self, now: Timestamp) -> bool {
+        self.until > now && self.since.since(now) <= self.until.since(self.since)
+    }
+
     fn is_lease(&self, lease: &LockLease, now: Timestamp) -> bool {
-        self.owner == lease.owner && self.term == lease.term && self.until > now
+        self.owner == lease.owner && self.term == lease.term && self.runs(now)
     }
 }
 
@@ -96,12 +78,12 @@ impl LockStore for CustomStore {
         }
         self.at_lock(name, |held, now| {
             let term = match held {
-                Some(other) if other.until > now && other.owner != *owner => return None,
-                Some(mine) if mine.until > now => mine.term,
+                Some(other) if other.runs(now) && other.owner != *owner => return None,
+                Some(mine) if mine.runs(now) => mine.term,
                 Some(expired) => expired.term + 1,
                 None => 1,
             };
-            *held = Some(Held { owner: owner.clone(), term, until: now + ttl });
+            *held = Some(Held { owner: owner.clone(), term, since: now, until: now + ttl });
             Some(LockLease { name: name.clone(), owner: owner.clone(), term })
         })
         .await
@@ -110,7 +92,7 @@ impl LockStore for CustomStore {
     async fn renew_lock(&self, lease: &LockLease, ttl: Duration) -> StoreResult<bool> {
         self.at_lock(&lease.name, |held, now| {
             let held = held.as_mut().filter(|held| held.is_lease(lease, now));
-            held.map(|held| held.until = now + ttl).is_some()
+            held.map(|held| (held.since, held.until) = (now, now + ttl)).is_some()
         })
         .await
     }
@@ -125,38 +107,7 @@ impl LockStore for CustomStore {
     }
 }
 
-#[async_trait]
-impl<S: NodeStore + ?Sized> NodeStore for Nodes<S> {
-    async fn dedicated(&self) -> StoreResult<Box<dyn NodeStore>> {
-        let inner: Arc<dyn NodeStore> = self.inner.dedicated().await?.into();
-        Ok(Box::new(Nodes { inner, jobs: Arc::clone(&self.jobs), locks: self.locks.clone() }))
-    }
-    async fn join(&self, node: &NodeInfo, lease: Duration) -> StoreResult<()> {
-        self.inner.join(node, lease).await
-    }
-    async fn beat(&self, beat: &Beat) -> StoreResult<BeatReply> {
-        self.inner.beat(beat).await
-    }
-    async fn recover(&self, dead: &[Owner], to: &Owner, limit: usize) -> StoreResult<Vec<JobClaim>> {
-        self.inner.recover(dead, to, limit).await
-    }
-    async fn leave(&self, owner: &Owner) -> StoreResult<bool> {
-        self.inner.leave(owner).await
-    }
-    async fn nodes(&self) -> StoreResult<Vec<Node>> {
-        self.inner.nodes().await
-    }
-    async fn purge_nodes(&self, retention: Duration) -> StoreResult<u64> {
-        self.inner.purge_nodes(retention).await
-    }
-    async fn clock_went_back(&self, by: Duration, within: Duration, limit: usize) -> StoreResult<u64> {
-        self.locks.clock_went_back(by, self.jobs.database_time().await?);
-        self.inner.clock_went_back(by, within, limit).await
-    }
-}
-
-ratchet_api::delegate_store!(CustomStore => nodes: NodeStore);
 ratchet_api::delegate_store!(CustomStore => jobs:
     StoreInfo, JobCrudStore, JobClaimStore, JobTerminalStore, JobRetryStore, JobPauseStore, JobBatchStatusStore,
-    JobBulkStore, BatchStore, ArchiveStore, ExecutionStore, JobLogStore, TagStore, WorkflowConditionStore,
+    JobBulkStore, BatchStore, NodeStore, ArchiveStore, ExecutionStore, JobLogStore, TagStore, WorkflowConditionStore,
     BatchMetricsStore, DlqAlertStore, ResourcePermitStore, RecurringStore, JobQueryStore);

@@ -8,6 +8,8 @@ use super::rules::{Rules, days, millis, secs};
 pub struct BreakerOptions {
     /// Whether breakers are consulted. Default true.
     pub enabled: bool,
+    /// Whether a failure that says not to try again counts as one of the service. Default false: a declined card is an answer.
+    pub count_do_not_retry: bool,
     /// For services without a profile. Default 50 % of the last 100 calls, open for 30 s.
     pub standard: BreakerSettings,
     /// Trips and recovers quickly. Default 50 % of the last 20 calls, open for 10 s.
@@ -16,8 +18,6 @@ pub struct BreakerOptions {
     pub critical: BreakerSettings,
     /// For services of others. Default 60 % of the last 50 calls, open for 60 s.
     pub external_api: BreakerSettings,
-    /// Guards the poller's own claims. Default 50 % of the last 20 calls, open for 5 s.
-    pub claim_path: BreakerSettings,
 }
 
 /// The name under which a target asks for its settings.
@@ -32,8 +32,6 @@ pub enum BreakerProfile {
     Critical,
     /// [`BreakerOptions::external_api`].
     ExternalApi,
-    /// [`BreakerOptions::claim_path`].
-    ClaimPath,
 }
 
 /// When a breaker opens, and how it closes again.
@@ -60,7 +58,6 @@ impl BreakerOptions {
             BreakerProfile::Fast => self.fast,
             BreakerProfile::Critical => self.critical,
             BreakerProfile::ExternalApi => self.external_api,
-            BreakerProfile::ClaimPath => self.claim_path,
         }
     }
 
@@ -75,7 +72,6 @@ impl BreakerOptions {
             ("fast", self.fast),
             ("critical", self.critical),
             ("external_api", self.external_api),
-            ("claim_path", self.claim_path),
         ] {
             let BreakerSettings { failure_rate, window, open_for, half_open_calls, min_calls } = settings;
             rules.within(format_args!("{name}.failure_rate"), failure_rate, 1, 100);
@@ -99,11 +95,11 @@ impl Default for BreakerOptions {
         };
         Self {
             enabled: true,
+            count_do_not_retry: false,
             standard: profile(50, 100, 30, 3, 5),
             fast: profile(50, 20, 10, 2, 3),
             critical: profile(75, 200, 60, 5, 10),
             external_api: profile(60, 50, 60, 3, 5),
-            claim_path: profile(50, 20, 5, 1, 5),
         }
     }
 }

@@ -1,7 +1,7 @@
 use std::fmt::Display;
 
 /// Why options were refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionsError {
     /// A value that is not allowed.
@@ -18,6 +18,8 @@ pub enum OptionsError {
     #[error("{}", join(.0))]
     Several(Vec<OptionsError>),
 }
+
+crate::debug_as_display!(OptionsError);
 
 impl OptionsError {
     /// The single problems, in the order of the sections.

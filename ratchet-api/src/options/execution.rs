@@ -13,14 +13,13 @@ pub struct ExecutionOptions {
     /// How long running jobs may go on after shutdown was asked for. Default 30 s, the usual time between
     /// SIGTERM and SIGKILL.
     pub drain_timeout: Duration,
-    /// Delay of the first hand-back of a job whose target this node does not know. Default 1 s: during
-    /// a rolling deployment another node may know it.
+    /// Delay of the first hand-back of a job whose method this node lists while its bean is not to be had. Default 1 s.
     pub unknown_target_min_delay: Duration,
     /// The delay grows per node and target up to this. Default 60 s.
     pub unknown_target_max_delay: Duration,
-    /// Hand-backs after which a job with an unknown target is dead-lettered. Default none: it waits until
-    /// some node knows the target.
-    pub unknown_target_limit: Option<u32>,
+    /// How long no live node may know the method of a waiting job before the job is dead-lettered. Default none: it
+    /// waits until some node knows the method.
+    pub unknown_target_limit: Option<Duration>,
 }
 
 /// One queue as this node serves it.
@@ -62,7 +61,7 @@ impl ExecutionOptions {
         rules.within("unknown_target_min_delay", min, millis(100), max);
         rules.within("unknown_target_max_delay", max, millis(100), days(1));
         if let Some(limit) = self.unknown_target_limit {
-            rules.within("unknown_target_limit", limit, 1, u32::MAX);
+            rules.within("unknown_target_limit", limit, millis(10), days(365));
         }
         rules.verdict()
     }

@@ -21,8 +21,9 @@ pub struct NodeOptions {
     pub recovery_interval: Duration,
     /// Jobs that are taken over in one go. Default 100.
     pub recovery_limit: u32,
-    /// Crashes of a node while it ran a job, above which the job is dead-lettered. Default 3: a job that
-    /// kills its process must not go through the whole cluster.
+    /// Crashes of a node while it held a job, above which the job is dead-lettered. Default 3: a job that kills its process
+    /// must not go through the whole cluster. A job that has crashed so often runs with no other job beside it, and only the
+    /// crash of a node that held nothing else ends it.
     pub crash_limit: u32,
     /// Difference between this node's clock and the database's above which a warning is logged. Default
     /// 5 s. Only the database's clock decides anything.
@@ -47,7 +48,7 @@ impl NodeOptions {
         let beat_holds = self.beat >= millis(100) && self.beat <= longest;
         rules.ensure(beat_holds, "beat", self.beat, format!("100ms to {longest:?} (a fifth of node.lease)"));
         rules.within("recovery_interval", self.recovery_interval, self.beat, mins(60));
-        rules.within("recovery_limit", self.recovery_limit, 1, 10_000);
+        rules.within("recovery_limit", self.recovery_limit, 2, 10_000);
         rules.within("crash_limit", self.crash_limit, 1, 1_000);
         rules.within("skew_warning", self.skew_warning, millis(1), mins(60));
         rules.verdict()

@@ -31,9 +31,6 @@ pub struct PollingOptions {
     pub claim_headroom_factor: f64,
     /// Pause after a poll that failed. Default 5 s.
     pub error_delay: Duration,
-    /// Longest time that due work can go unnoticed when its wakeup was lost. Default 7 s, whatever the
-    /// mode: the look rides on the heartbeat, so it must not be shorter than `node.beat`.
-    pub fallback_look: Duration,
 }
 
 impl PollingOptions {
@@ -53,7 +50,6 @@ impl PollingOptions {
         rules.within("idle_threshold", self.idle_threshold, 1, 1_000);
         rules.within("claim_headroom_factor", self.claim_headroom_factor, 0.0, 1.0);
         rules.within("error_delay", self.error_delay, millis(50), mins(5));
-        rules.within("fallback_look", self.fallback_look, millis(100), mins(60));
         rules.verdict()
     }
 }
@@ -70,7 +66,6 @@ impl Default for PollingOptions {
             deep_idle_after: mins(5),
             claim_headroom_factor: 0.0,
             error_delay: secs(5),
-            fallback_look: secs(7),
         }
     }
 }

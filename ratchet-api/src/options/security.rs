@@ -1,6 +1,6 @@
 use super::OptionsError;
 
-/// What is refused, redacted and masked.
+/// What is refused and redacted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecurityOptions {
     /// Whether a scheduler may start with a policy that allows nothing. Default false: nothing could run, which
@@ -8,8 +8,6 @@ pub struct SecurityOptions {
     pub allow_empty_class_policy: bool,
     /// Whether e-mail addresses are removed from error texts. Default true. Credentials always are.
     pub redact_emails: bool,
-    /// Whether payloads are hidden from readers without the role that reveals them. Default true.
-    pub mask_payloads: bool,
 }
 
 impl SecurityOptions {
@@ -24,6 +22,6 @@ impl SecurityOptions {
 
 impl Default for SecurityOptions {
     fn default() -> Self {
-        Self { allow_empty_class_policy: false, redact_emails: true, mask_payloads: true }
+        Self { allow_empty_class_policy: false, redact_emails: true }
     }
 }

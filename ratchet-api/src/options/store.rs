@@ -3,27 +3,12 @@ use std::time::Duration;
 use super::OptionsError;
 use super::rules::{Rules, days, mins, secs};
 
-/// Claim order and checks of the database's settings.
+/// Claim order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreOptions {
     /// Waiting time that raises the effective priority of a job by one level. Default 15 min, so that the lowest
     /// priority overtakes a fresh critical job after little more than an hour. Zero switches ageing off.
     pub priority_boost_interval: Duration,
-    /// What to do when the database's isolation level is not one the claims were proved on. Default
-    /// [`IsolationCheck::Fail`].
-    pub isolation_check: IsolationCheck,
-}
-
-/// What a failed check of the isolation level leads to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum IsolationCheck {
-    /// The scheduler does not start.
-    #[default]
-    Fail,
-    /// A warning is logged.
-    Warn,
-    /// The level is not looked at.
-    Skip,
 }
 
 impl StoreOptions {
@@ -42,6 +27,6 @@ impl StoreOptions {
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        Self { priority_boost_interval: mins(15), isolation_check: IsolationCheck::Fail }
+        Self { priority_boost_interval: mins(15) }
     }
 }

@@ -19,7 +19,6 @@ fn polling_defaults() {
         deep_idle_after: mins(5),
         claim_headroom_factor: 0.0,
         error_delay: secs(5),
-        fallback_look: secs(7),
     };
     assert_eq!(RatchetOptions::default().polling, expected);
 }
@@ -89,17 +88,12 @@ fn limit_defaults() {
     assert_eq!(Limits::HARD_CAP_BYTES, 4 * KIB * KIB);
 }
 
-// shows: S41 S78 S175
+// shows: S41 S78
 #[test]
-fn store_schema_and_security_defaults() {
+fn store_and_security_defaults() {
     let options = RatchetOptions::default();
-    let store = StoreOptions { priority_boost_interval: mins(15), isolation_check: IsolationCheck::Fail };
-    assert_eq!(options.store, store);
-    let schema =
-        SchemaOptions { auto_migrate: false, migration_lock_wait: secs(30), table_lock_wait: secs(3) };
-    assert_eq!(options.schema, schema);
-    let security =
-        SecurityOptions { allow_empty_class_policy: false, redact_emails: true, mask_payloads: true };
+    assert_eq!(options.store, StoreOptions { priority_boost_interval: mins(15) });
+    let security = SecurityOptions { allow_empty_class_policy: false, redact_emails: true };
     assert_eq!(options.security, security);
 }
 
@@ -145,7 +139,6 @@ fn breaker_profile_defaults() {
         (BreakerProfile::Fast, 50, 20, 10, 2, 3),
         (BreakerProfile::Critical, 75, 200, 60, 5, 10),
         (BreakerProfile::ExternalApi, 60, 50, 60, 3, 5),
-        (BreakerProfile::ClaimPath, 50, 20, 5, 1, 5),
     ];
     for (profile, failure_rate, window, open_for, half_open_calls, min_calls) in table {
         let open_for = secs(open_for);
@@ -205,11 +198,6 @@ fn a_bad_polling_value_is_named() {
             "polling.claim_headroom_factor is NaN, allowed is 0.0 to 1.0",
         ),
         (|o| o.polling.error_delay = Duration::ZERO, "polling.error_delay is 0ns, allowed is 50ms to 300s"),
-        (
-            |o| o.polling.fallback_look = secs(5),
-            "polling.fallback_look is 5s, allowed is at least 6s (node.beat)",
-        ),
-        (|o| o.polling.fallback_look = mins(61), "polling.fallback_look is 3660s, allowed is 100ms to 3600s"),
     ]);
 }
 
@@ -256,8 +244,8 @@ fn a_bad_execution_or_timeout_value_is_named() {
             "execution.unknown_target_max_delay is 172800s, allowed is 100ms to 86400s",
         ),
         (
-            |o| o.execution.unknown_target_limit = Some(0),
-            "execution.unknown_target_limit is 0, allowed is 1 to 4294967295",
+            |o| o.execution.unknown_target_limit = Some(Duration::ZERO),
+            "execution.unknown_target_limit is 0ns, allowed is 10ms to 31536000s",
         ),
         (
             |o| o.timeout.default_timeout = days(366),
@@ -279,7 +267,7 @@ fn a_bad_node_value_is_named() {
         ),
         (|o| o.node.beat = millis(99), "node.beat is 99ms, allowed is 100ms to 6s (a fifth of node.lease)"),
         (|o| o.node.recovery_interval = secs(1), "node.recovery_interval is 1s, allowed is 6s to 3600s"),
-        (|o| o.node.recovery_limit = 0, "node.recovery_limit is 0, allowed is 1 to 10000"),
+        (|o| o.node.recovery_limit = 0, "node.recovery_limit is 0, allowed is 2 to 10000"),
         (|o| o.node.crash_limit = 0, "node.crash_limit is 0, allowed is 1 to 1000"),
         (|o| o.node.skew_warning = Duration::ZERO, "node.skew_warning is 0ns, allowed is 1ms to 3600s"),
     ]);
@@ -301,18 +289,11 @@ fn a_bad_limit_is_named() {
 }
 
 #[test]
-fn a_bad_store_or_schema_value_is_named() {
-    assert_each_is_named(&[
-        (
-            |o| o.store.priority_boost_interval = millis(999),
-            "store.priority_boost_interval is 999ms, allowed is 0ns (no ageing) or 1s to 31536000s",
-        ),
-        (
-            |o| o.schema.migration_lock_wait = millis(1),
-            "schema.migration_lock_wait is 1ms, allowed is 1s to 3600s",
-        ),
-        (|o| o.schema.table_lock_wait = mins(6), "schema.table_lock_wait is 360s, allowed is 100ms to 300s"),
-    ]);
+fn a_bad_store_value_is_named() {
+    assert_each_is_named(&[(
+        |o| o.store.priority_boost_interval = millis(999),
+        "store.priority_boost_interval is 999ms, allowed is 0ns (no ageing) or 1s to 31536000s",
+    )]);
     let unaged = RatchetOptions::default().store(|store| store.priority_boost_interval = Duration::ZERO);
     assert_eq!(unaged.validate(), Ok(()));
 }
@@ -369,7 +350,7 @@ fn a_bad_breaker_or_retry_value_is_named() {
             |o| o.breaker.external_api.half_open_calls = 0,
             "breaker.external_api.half_open_calls is 0, allowed is 1 to 10000",
         ),
-        (|o| o.breaker.claim_path.min_calls = 21, "breaker.claim_path.min_calls is 21, allowed is 1 to 20"),
+        (|o| o.breaker.fast.min_calls = 21, "breaker.fast.min_calls is 21, allowed is 1 to 20"),
         (|o| o.retry.max_retries = 1_000_001, "retry.max_retries is 1000001, allowed is 0 to 1000000"),
         (|o| o.retry.backoff = Backoff::Fixed(days(2)), "retry.backoff is 172800s, allowed is 0ns to 86400s"),
         (|o| o.retry.permit_delay = Duration::ZERO, "retry.permit_delay is 0ns, allowed is 10ms to 86400s"),
@@ -392,7 +373,7 @@ fn all_problems_are_reported_together() {
         named,
         [
             "polling.batch_size is 0, allowed is 1 to 10000",
-            "node.recovery_limit is 0, allowed is 1 to 10000",
+            "node.recovery_limit is 0, allowed is 2 to 10000",
             "node.crash_limit is 0, allowed is 1 to 1000",
             "retry.drain_interval is 0ns, allowed is 10ms to 60s",
         ]

@@ -15,6 +15,43 @@ pub enum Gate {
     },
 }
 
+/// Whether a breaker lets calls through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CircuitState {
+    /// It does, and counts how they go.
+    Closed,
+    /// It does not.
+    Open,
+    /// It lets a few trial calls through.
+    HalfOpen,
+}
+
+/// A breaker as a dashboard shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BreakerStatus {
+    /// The service that it protects.
+    pub service: String,
+    /// The settings that it follows.
+    pub profile: BreakerProfile,
+    /// Whether it lets calls through.
+    pub state: CircuitState,
+    /// Calls that count; of an open one, those that opened it.
+    pub calls: u32,
+    /// Those of them that failed.
+    pub failures: u32,
+    /// Time until calls may be tried again; `None` if they may now.
+    pub retry_in: Option<Duration>,
+}
+
+impl BreakerStatus {
+    /// A breaker of the standard profile that has counted no calls.
+    pub fn new(service: impl Into<String>, state: CircuitState) -> Self {
+        let (service, profile) = (service.into(), BreakerProfile::Standard);
+        Self { service, profile, state, calls: 0, failures: 0, retry_in: None }
+    }
+}
+
 /// Protects services that jobs call; the default is a circuit breaker for each service.
 ///
 /// `service` comes from a bounded vocabulary: what the job declares. One that declares none is not asked about. Refusals by the class policy
@@ -46,4 +83,15 @@ pub trait ResilienceStrategy: Send + Sync + 'static {
     /// # Contract
     /// - `resilience.abandon`: gives the trial back and counts as nothing.
     fn abandon(&self, service: &str);
+
+    /// What protects which service how, in this process, by service name; nothing if it has no such thing.
+    fn states(&self) -> Vec<BreakerStatus> {
+        Vec::new()
+    }
+
+    /// Lets calls to `service` through again and forgets how the last ones went; `false` if it is not protected here.
+    fn reset(&self, service: &str) -> bool {
+        let _ = service;
+        false
+    }
 }

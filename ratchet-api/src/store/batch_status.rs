@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::{BusinessKey, Fence, JobClaim, JobId, Owner, Progress, Sanitized, StoreResult, Tag};
+use crate::{
+    BusinessKey, Fence, JobClaim, JobId, Owner, ParkedOn, Progress, QueueName, Sanitized, StoreResult, Tag,
+};
 
 /// A running job's report about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,10 +34,24 @@ impl ProgressReport {
 /// Non-terminal status changes and the cancelling of schedules.
 #[async_trait]
 pub trait JobBatchStatusStore: Send + Sync + 'static {
+    /// Takes jobs of a queue that are parked on this, so that their owner ends them, or runs them if they are suspects.
+    ///
+    /// # Contract
+    /// - `pick_up.parked`: exactly jobs of this queue that are PENDING, due, unblocked and parked on this, at most `limit`
+    ///   and lowest id first, and none of a paused queue; an owner without a running lease gets nothing.
+    async fn pick_up_parked(
+        &self,
+        owner: &Owner,
+        queue: &QueueName,
+        on: &ParkedOn,
+        limit: usize,
+    ) -> StoreResult<Vec<JobClaim>>;
+
     /// Takes these very jobs if they are PENDING, due and unblocked; for tests, tools and single pick-ups.
     ///
     /// # Contract
-    /// - `pick_up.same_rules`: the rules of `claim` hold, for the named jobs only and whatever their queue's pause.
+    /// - `pick_up.same_rules`: the rules of `claim` hold, for the named jobs only, whatever their queue's pause and
+    ///   whatever they are parked on.
     async fn pick_up(&self, owner: &Owner, jobs: &[JobId]) -> StoreResult<Vec<JobClaim>>;
 
     /// Takes up to `limit` live jobs whose rows no claim and no recovery will ever find, so that their owner records
@@ -44,6 +60,8 @@ pub trait JobBatchStatusStore: Send + Sync + 'static {
     /// # Contract
     /// - `unreachable.taken`: a PENDING job whose queue or priority no claim can ask for becomes RUNNING for `owner`
     ///   under a raised fence and is marked `corrupt` with what is wrong.
+    /// - `unreachable.owner`: a RUNNING job whose owner's name cannot be read is taken likewise, unless `beat` lists that owner
+    ///   as dead, so that it can be recovered.
     /// - `unreachable.only`: a job that a claim could take now or later is left alone.
     /// - `unreachable.lease`: an owner without a running lease gets nothing.
     async fn pick_up_unreachable(&self, owner: &Owner, limit: usize) -> StoreResult<Vec<JobClaim>>;

@@ -39,12 +39,21 @@ pub trait JobClaimStore: JobTerminalStore {
     ///
     /// # Contract
     /// - `claim.due`: only PENDING jobs that are due by the store's clock and blocked by nothing are claimed.
+    /// - `claim.parked`: a job that is parked is claimed only by an owner whose node lists the method that it is parked on,
+    ///   or while the resource that it is parked on has a free permit, and never as a suspect; one past its `expires_at`, or
+    ///   parked on what this version does not know, by anybody. It then takes its place among the others in the order of
+    ///   `claim.order`, and is parked no more.
+    /// - `claim.parked_room`: one call takes no more jobs parked on a resource than it has free permits, the best first.
+    /// - `claim.parked_alike`: a call may park a job that lacks the same as others that are parked in its queue, instead of
+    ///   claiming it: a method that the owner's node does not list, or a permit that is left for it. That hides no job that
+    ///   the owner could run.
     /// - `claim.owned`: a claimed job is RUNNING, picked by the owner at the store's present, with a raised fence that
     ///   the claim carries; its other fields are those of the row.
     /// - `claim.disjoint`: concurrent calls never return the same job, and none waits for another.
     /// - `claim.order`: within one queue, highest [`boosted`](crate::JobPriority::boosted) priority first, then earliest
     ///   due time, then lowest id; exactly the best ones are taken and the answer is in that order, queues in the
-    ///   order of the request.
+    ///   order of the request. A store on which several owners have just met may leave some jobs to the others, for those
+    ///   with the same boosted priority.
     /// - `claim.limit`: no queue gives more than its limit, and as many as it has if it has fewer.
     /// - `claim.queue`: only the queues that were asked for are looked at, and none that is paused.
     /// - `claim.lease`: an owner without a running lease gets nothing.

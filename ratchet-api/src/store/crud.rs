@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::{BusinessKey, Edge, IdempotencyKey, Job, JobClaim, JobId, Owner, StoreResult};
+use crate::{BusinessKey, Edge, IdempotencyKey, Job, JobClaim, JobId, JobPayload, Owner, StoreResult};
 
 /// What `load` found for one claim.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,7 +14,12 @@ pub enum Loaded {
     /// Held by someone else, ended or gone.
     Lost,
     /// The row says something that no version of this program wrote; the others are not affected.
-    Corrupt(String),
+    Corrupt {
+        /// What is wrong with it.
+        problem: String,
+        /// The failure callback of the job, if that much can be read: it is owed although the job cannot run.
+        on_failure: Option<JobPayload>,
+    },
 }
 
 /// Reads of single jobs. They are created by `insert`, changed by outcomes and controls, removed by `delete`.
@@ -29,7 +34,8 @@ pub trait JobCrudStore: Send + Sync + 'static {
     /// - `load.cancel`: a job that was asked to be cancelled answers `CancelRequested`.
     /// - `load.whole`: the job is the one that `find` gives, whatever it has and has not.
     /// - `load.edges`: all edges that lead from the job come with it, by priority, then in the order they were stored.
-    /// - `load.corrupt`: a row that cannot be read answers `Corrupt` for itself alone; its stored text is not changed.
+    /// - `load.corrupt`: a row that cannot be read, or whose claim is marked `corrupt`, answers `Corrupt` for itself alone,
+    ///   with its failure callback unless that cannot be read either; its stored text is not changed.
     async fn load(&self, owner: &Owner, claims: &[JobClaim]) -> StoreResult<Vec<Loaded>>;
 
     /// Reads jobs; `None` for each that does not exist, in order.

@@ -38,6 +38,9 @@
 ///     Arc::new(store)
 /// }
 /// ```
+///
+/// If the field is called `observed`, every call goes through a method of the wrapper, which gets its name and the future:
+/// `async fn observe<T>(&self, operation: &'static str, call: impl Future<Output = StoreResult<T>>) -> StoreResult<T>`.
 #[macro_export]
 macro_rules! delegate_store {
     ($store:ty => $inner:ident: $($part:ident),+ $(,)?) => {
@@ -48,6 +51,16 @@ macro_rules! delegate_store {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __delegate_methods {
+    ($store:ty, observed, $part:ident {
+        $($method:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*
+    }) => {
+        #[$crate::__async_trait]
+        impl $crate::store::$part for $store {
+            $(async fn $method(&self, $($arg: $type),*) -> $crate::StoreResult<$answer> {
+                self.observe(stringify!($method), self.observed.$method($($arg),*)).await
+            })*
+        }
+    };
     ($store:ty, $inner:ident, $part:ident {
         $($method:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*
     }) => {
@@ -68,9 +81,6 @@ macro_rules! __delegate_part {
         impl $crate::store::StoreInfo for $store {
             fn name(&self) -> &'static str {
                 self.$inner.name()
-            }
-            fn capabilities(&self) -> $crate::store::Capabilities {
-                self.$inner.capabilities()
             }
             fn coordinator(
                 &self,
@@ -126,6 +136,9 @@ macro_rules! __delegate_part {
     (JobBatchStatusStore, $store:ty, $inner:ident) => {
         $crate::__delegate_methods!($store, $inner, JobBatchStatusStore {
             pick_up(owner: &$crate::Owner, jobs: &[$crate::JobId]) -> Vec<$crate::JobClaim>;
+            pick_up_parked(
+                owner: &$crate::Owner, queue: &$crate::QueueName, on: &$crate::ParkedOn, limit: usize
+            ) -> Vec<$crate::JobClaim>;
             pick_up_unreachable(owner: &$crate::Owner, limit: usize) -> Vec<$crate::JobClaim>;
             report_progress(reports: &[$crate::store::ProgressReport]) -> Vec<bool>;
             cancel_recurring_by_key(key: &$crate::BusinessKey, reason: &$crate::Sanitized) -> u64;
@@ -230,6 +243,7 @@ macro_rules! __delegate_part {
             query_jobs(filter: &$crate::store::JobFilter, page: &$crate::store::PageRequest) -> $crate::store::JobPage;
             job_story(job: $crate::JobId) -> Option<$crate::store::JobStory>;
             queue_health() -> Vec<($crate::QueueName, $crate::store::QueueHealth)>;
+            parkings() -> Vec<$crate::store::Parking>;
             dead_letters(limit: usize) -> Vec<$crate::store::DeadLetterGroup>;
             recurring() -> Vec<$crate::Job>;
             batches(after: Option<$crate::BatchId>, limit: usize) -> Vec<$crate::Batch>;

@@ -8,26 +8,11 @@ use async_trait::async_trait;
 use crate::spi::ClusterCoordinator;
 use crate::{Limits, StoreResult, Timestamp};
 
-/// What a store can do beyond the contract.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Capabilities {
-    /// Jobs can be submitted inside a transaction of the user: see [`Enlist`](crate::Enlist).
-    pub enlist: bool,
-    /// The store can tell other nodes about new work: it has a [`coordinator`](StoreInfo::coordinator).
-    pub wakeups: bool,
-}
-
-/// Name, abilities and clock of a store.
+/// Name, limits and clock of a store.
 #[async_trait]
 pub trait StoreInfo: Send + Sync + 'static {
     /// The kind of store: `postgres`, `mongodb`, `memory`, …
     fn name(&self) -> &'static str;
-
-    /// What it can do beyond the contract.
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::default()
-    }
 
     /// Tells the other nodes on the same data about new work, by means that the store has anyway. A new one at each call,
     /// since a node has its own. The engine takes it unless it is given another.
@@ -40,7 +25,7 @@ pub trait StoreInfo: Send + Sync + 'static {
     /// # Contract
     /// - `info.limits`: a submission within these limits is never refused for its size; one beyond them always is.
     fn limits(&self) -> Limits {
-        Limits::default()
+        Limits::MOST
     }
 
     /// The present by the clock that decides.

@@ -16,6 +16,8 @@ pub trait LockStore: Send + Sync + 'static {
     /// - `lock.expires`: a lock whose time has run out by the store's clock can be taken by anyone; sub-second times
     ///   count.
     /// - `lock.term`: each change of holder raises the term; taking a lock that one holds extends it under the same term.
+    /// - `lock.clock_back`: a lock that was taken or extended later than the store's present, by more than its `ttl`, has run
+    ///   out: the store's clock went back since.
     /// - `lock.ttl`: a zero `ttl` is an error of kind `Invalid`.
     async fn try_lock(&self, name: &LockName, ttl: Duration, owner: &Owner)
     -> StoreResult<Option<LockLease>>;

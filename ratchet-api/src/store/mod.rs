@@ -39,12 +39,14 @@ pub use bulk::JobBulkStore;
 pub use claim::{ClaimRequest, JobClaimStore};
 pub use crud::{JobCrudStore, Loaded};
 pub use ext::{Cas, JobStoreExt};
-pub use info::{Capabilities, StoreInfo};
+pub use info::StoreInfo;
 pub use lock::LockStore;
 pub use node::NodeStore;
 pub use pause::{JobPauseStore, PauseVerdict, ResumeVerdict};
 pub use permit::{Permit, PermitRequest, ResourcePermitStore};
-pub use query::{DeadLetterGroup, JobFilter, JobPage, JobQueryStore, JobStory, PageRequest, QueueHealth};
+pub use query::{
+    DeadLetterGroup, JobFilter, JobPage, JobQueryStore, JobStory, PageRequest, Parking, QueueHealth,
+};
 pub use record::{DlqAlertStore, ExecutionStore, JobLogStore, TagStore, WorkflowConditionStore};
 pub use recurring::{NewRecurring, RecurringStore, SavedRecurring};
 pub use retry::{JobRetryStore, RetryVerdict};

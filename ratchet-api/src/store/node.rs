@@ -32,11 +32,16 @@ pub trait NodeStore: Send + Sync + 'static {
     ///   the one before, or by an earlier clock, or after beats that were allowed a longer gap, begins anew.
     /// - `beat.pulses`: if anybody is listed as dead, the beats are told of the dead, of those whose lease runs and of those
     ///   who beat within the last lease of any of the dead; whoever beats counts with this beat.
+    /// - `beat.corrupt`: a node whose record cannot be read fails no beat of another. It is told as one with the lease of
+    ///   whoever asks that has never beaten, so that its death has to be proven like any other.
     /// - `beat.cancels`: the owner's running jobs that were asked to be cancelled are listed.
     /// - `beat.holds`: `holds_jobs` tells whether the owner holds any job.
-    /// - `beat.due`: `due_work` tells whether any unpaused queue has a job that could be claimed now, `next_due` when the
+    /// - `beat.due`: `due_work` tells whether any unpaused queue has a job that this owner could claim now, `next_due` when the
     ///   earliest other one becomes due, `next_fire` when the earliest active schedule fires; blocked, paused and
     ///   running jobs do not count.
+    /// - `beat.suspects`: `suspects` tells whether any unpaused queue has a due job that is parked as a suspect.
+    /// - `beat.load`: slots in use, slots in all and whether the node drains are kept for readers as the newest beat tells
+    ///   them, and decide nothing.
     /// - `beat.skew`: the node's clock against the store's is kept for readers and decides nothing.
     async fn beat(&self, beat: &Beat) -> StoreResult<BeatReply>;
 
@@ -83,6 +88,5 @@ pub trait NodeStore: Send + Sync + 'static {
     ///   that would wait for up to `by`, waits no longer than that; who waits for longer keeps its due time.
     /// - `clock_back.nodes`: a node whose last beat lies ahead of the store's present counts as having beaten now: its lease
     ///   runs from now on, and its span of beats begins anew.
-    /// - `clock_back.locks`: a lock that would last for `by` or longer, but less than twice that, lasts that much shorter.
     async fn clock_went_back(&self, by: Duration, within: Duration, limit: usize) -> StoreResult<u64>;
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::{
     Batch, BatchId, BusinessKey, DlqAlert, Edge, Execution, Fingerprint, Job, JobId, JobPriority, JobStatus,
-    JobType, LogLine, MethodName, QueueName, StoreResult, Tag, TargetName, Timestamp,
+    JobType, LogLine, MethodName, ParkedOn, QueueName, StoreResult, Tag, TargetName, Timestamp,
 };
 
 /// Which jobs to list. Empty fields do not restrict.
@@ -106,8 +106,10 @@ impl JobStory {
 pub struct QueueHealth {
     /// Claims are stopped.
     pub paused: bool,
-    /// Due and unblocked.
+    /// Due, unblocked and not parked.
     pub ready: u64,
+    /// Due and unblocked, but parked on what they lack.
+    pub parked: u64,
     /// Not due yet, and unblocked.
     pub scheduled: u64,
     /// Waiting for parents.
@@ -155,6 +157,19 @@ impl DeadLetterGroup {
     }
 }
 
+/// Jobs of one queue that are parked on one thing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parking {
+    /// The queue.
+    pub queue: QueueName,
+    /// What they lack.
+    pub on: ParkedOn,
+    /// How many they are.
+    pub jobs: u64,
+    /// When the first of them was due.
+    pub oldest: Timestamp,
+}
+
 /// Reads for people.
 #[async_trait]
 pub trait JobQueryStore: Send + Sync + 'static {
@@ -175,10 +190,17 @@ pub trait JobQueryStore: Send + Sync + 'static {
     /// Every queue that has jobs or is paused, by name.
     ///
     /// # Contract
-    /// - `query.health`: counts are those of the jobs at one moment; blocked jobs are never ready.
+    /// - `query.health`: counts are those of the jobs at one moment; blocked and parked jobs are never ready.
     /// - `query.health_corrupt`: a queue whose name no job could have been given is listed by
     ///   [`QueueName::readable`], and no row keeps others from being counted.
     async fn queue_health(&self) -> StoreResult<Vec<(QueueName, QueueHealth)>>;
+
+    /// What pending jobs are parked on, by queue and text.
+    ///
+    /// # Contract
+    /// - `query.parkings`: every parked job that is PENDING and unblocked is counted once; what cannot be read hides no
+    ///   other.
+    async fn parkings(&self) -> StoreResult<Vec<Parking>>;
 
     /// Dead letters by fingerprint, most first, at most `limit` groups.
     ///

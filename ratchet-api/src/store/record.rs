@@ -23,6 +23,7 @@ pub trait JobLogStore: Send + Sync + 'static {
     ///
     /// # Contract
     /// - `log.appended`: lines are kept in the order given, stamped with the store's present.
+    /// - `log.corrupt`: lines can be added whatever number somebody gave to another line.
     async fn append_logs(&self, lines: &[NewLogLine]) -> StoreResult<()>;
 
     /// Up to `limit` lines of a job with a number above `after`, oldest first.

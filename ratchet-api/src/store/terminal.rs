@@ -57,23 +57,31 @@ pub trait JobTerminalStore: Send + Sync + 'static {
     /// - `commit.fenced`: an outcome is recorded only for the present owner and fence; any other changes nothing at
     ///   all and answers `LeaseLost`. An expired lease alone does not matter as long as nobody took the job over.
     /// - `commit.once`: sending a recorded outcome again answers `AlreadyRecorded` and does nothing twice, except for a
-    ///   hand-back without a run, which leaves no trace to know it by and answers `LeaseLost`.
+    ///   hand-back or parking without a run, which leaves no trace to know it by and answers `LeaseLost`.
     /// - `commit.isolated`: an outcome that is not recorded never affects its neighbours.
     /// - `commit.corrupt`: a dead letter is recorded for a row that cannot be read as for any other, and what can be read
     ///   stays. A job whose queue state is gone answers `LeaseLost`, never an error: it is FAILED with the error class
-    ///   `CorruptRow` from then on.
+    ///   `CorruptRow` from then on. A fence that somebody set back keeps no outcome from being recorded, whatever history
+    ///   says about it.
     /// - `commit.fence_raised`: a recorded outcome raises the fence by one.
     /// - `commit.succeeded`: the job is SUCCEEDED with its result byte for byte, its timing, no owner, no pick-up time
     ///   and no error.
     /// - `commit.retry`: the job is PENDING, due after the delay from the store's present, one attempt more, the
     ///   error kept; its key stays reserved.
     /// - `commit.dead_letter`: the job is FAILED with its error; one attempt more if
-    ///   [`consumes_attempt`](crate::DeadReason::consumes_attempt).
+    ///   [`consumes_attempt`](crate::DeadReason::consumes_attempt), one crash more if it is
+    ///   [`Crashed`](crate::DeadReason::Crashed).
     /// - `commit.hand_back`: the job is PENDING after the delay with attempts unchanged; only `Crashed` raises
-    ///   `crash_count`.
+    ///   `crash_count`, and keeps what the outcome says of the [crash](crate::Outcome::crash), in its history row too.
+    /// - `commit.park`: the job is PENDING and parked on what was said, with nothing else changed that a hand-back which
+    ///   keeps its due time would not change.
+    /// - `commit.suspect`: a job that is handed back as a [suspect](crate::Outcome::suspect) is parked as that; any other that is
+    ///   handed back is not parked.
+    /// - `commit.keeps_due`: a hand-back that [keeps the due time](crate::End::keeps_due) leaves it as it was, or at the
+    ///   store's present if that is earlier: the job keeps its place in the queue.
     /// - `commit.canceled`: the job is CANCELED with its reason.
-    /// - `commit.history`: every outcome leaves one history row for its fence, except a hand-back without a run that is
-    ///   no crash.
+    /// - `commit.history`: every outcome leaves one history row for its fence, except a hand-back or parking without a
+    ///   run that is no crash.
     /// - `commit.releases`: an end frees the business key; leaving RUNNING frees the permit, in the same transaction.
     /// - `commit.timing`: start and end are counted back from the store's present, the end is never before the start,
     ///   and the queue wait runs from due to claimed.

@@ -9,7 +9,7 @@ mod sqlite;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use async_trait::async_trait;
 use clap::ValueEnum;
 use ratchet_api::store::{ClaimRequest, JobStore};
@@ -17,9 +17,10 @@ use ratchet_api::{JobId, StoreClock};
 use serde::Serialize;
 
 use crate::backlog::Backlog;
+use crate::conflicts::Contention;
 use crate::enqueue::Shop;
 use crate::lane::Lane;
-use crate::latency::WakeProbe;
+use crate::latency::{WakeReceiver, WakeSender};
 
 pub(crate) use fill::Progress;
 
@@ -38,7 +39,7 @@ pub(crate) async fn open(name: StoreName) -> Result<Arc<dyn Bench>> {
         StoreName::Memory => Arc::new(memory::Memory),
         StoreName::Postgres => Arc::new(postgres::Postgres::open().await?),
         StoreName::Sqlite => Arc::new(sqlite::Sqlite),
-        StoreName::Mongodb => Arc::new(mongodb::Mongo::open()?),
+        StoreName::Mongodb => Arc::new(mongodb::Mongo::open().await?),
     })
 }
 
@@ -62,6 +63,16 @@ pub(crate) trait Bench: Send + Sync {
         None
     }
 
+    /// How much longer than by hand a job of another process may take to be picked up.
+    fn most_of_wake_probe(&self) -> f64 {
+        1.5
+    }
+
+    /// How many statements a heartbeat is.
+    fn statements_of_a_beat(&self) -> f64 {
+        1.0
+    }
+
     /// Bytes of the server's log so far: what it writes to make commits last.
     async fn log_bytes(&self) -> Result<Option<u64>> {
         Ok(None)
@@ -69,6 +80,11 @@ pub(crate) trait Bench: Send + Sync {
 
     /// How many transactions have written something so far.
     async fn commits(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
+    /// How often nodes were in each other's way so far.
+    async fn contention(&self) -> Result<Option<Contention>> {
         Ok(None)
     }
 
@@ -84,6 +100,11 @@ pub(crate) trait Bench: Send + Sync {
 
     /// Makes an empty place for jobs.
     async fn place(&self) -> Result<Box<dyn Place>>;
+
+    /// The place that another process has made, by its [address](Place::address).
+    fn place_at(&self, _address: &str) -> Result<Box<dyn Place>> {
+        bail!("another process cannot open this store");
+    }
 }
 
 /// A store, and how many statements it has sent so far.
@@ -131,8 +152,18 @@ pub(crate) trait Place: Send + Sync {
         Ok(None)
     }
 
-    /// A wakeup by hand, if the store has wakeups.
-    async fn wake_probe(&self) -> Result<Option<Box<dyn WakeProbe>>> {
+    /// Where another process finds it, if one can.
+    fn address(&self) -> Option<String> {
+        None
+    }
+
+    /// A wakeup by hand, if the store has wakeups: the side that runs, which comes first.
+    async fn wake_receiver(&self) -> Result<Option<Box<dyn WakeReceiver>>> {
+        Ok(None)
+    }
+
+    /// The side that submits.
+    async fn wake_sender(&self) -> Result<Option<Box<dyn WakeSender>>> {
         Ok(None)
     }
 

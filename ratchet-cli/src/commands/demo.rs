@@ -4,10 +4,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use ratchet_api::store::{JobFilter, PageRequest};
-use ratchet_api::{JobStatus, ResourceLimit, ResourceName};
-use ratchet_core::defaults::PackagePrefixClassPolicy;
-use ratchet_core::{Client, JobHandle, JobPriority, Ratchet, ResultError, Scheduler};
+use ratchet_core::store::{JobFilter, PageRequest};
+use ratchet_core::{Client, JobHandle, JobPriority, JobStatus, Ratchet, ResultError, Scheduler};
 use ratchet_store_sqlite::SqliteStore;
 
 use super::screen::Screen;
@@ -51,19 +49,16 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
 
 async fn open(file: &std::path::Path, screen: &Screen) -> Result<Scheduler> {
     let store = SqliteStore::open(file).await?;
-    let scheduler = Ratchet::builder(store)
-        .bean(Till::default())
-        .bean(Kitchen)
-        .bean(Mail)
-        .class_policy(PackagePrefixClassPolicy::allow(["shop."]))
+    Ok(Ratchet::builder(store)
+        .register(Till::default())
+        .register(Kitchen)
+        .register(Mail)
+        .allow(["shop."])
+        .resource("smtp", LETTERS_AT_ONCE)
+        .configure(|options| options.retry.permit_delay = Duration::from_millis(200))
         .listener(screen.clone())
         .start()
-        .await?;
-    let limit = ResourceLimit::new(ResourceName::new("smtp")?, LETTERS_AT_ONCE);
-    let mut limit = limit;
-    limit.retry_delay = Duration::from_millis(200);
-    scheduler.store().configure_resource(&limit).await?;
-    Ok(scheduler)
+        .await?)
 }
 
 /// How many jobs ended how.

@@ -74,7 +74,9 @@ pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) ->
         }
         Command::Retry(which) => {
             let filter = which.group.clone().map_or_else(|| which.filter.clone(), Filter::alike);
-            many::run(filter, &which.extent, &Control::Retry, &client, output).await
+            let done = many::run(filter, &which.extent, &Control::Retry, &client, output).await;
+            client.close().await;
+            done
         }
     }
 }

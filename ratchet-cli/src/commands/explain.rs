@@ -8,8 +8,10 @@ use anyhow::{Result, bail};
 use ratchet_api::options::StoreOptions;
 use ratchet_api::store::{ArchiveFilter, JobFilter, JobStore, PageRequest, QueueHealth};
 use ratchet_api::{
-    ArchivedJob, BatchId, Edge, EdgeState, Job, JobId, JobStatus, StoreError, StoreErrorKind, Timestamp,
+    ArchivedJob, BatchId, Edge, EdgeState, Job, JobId, JobStatus, LogLine, StoreError, StoreErrorKind,
+    Timestamp,
 };
+use ratchet_core::DEFERRED_BY_BREAKER;
 
 use crate::output::Output;
 use crate::output::explain::{Ahead, Explanation, Facts, Holder, Parent, Resource, Unreadable};
@@ -71,6 +73,8 @@ async fn gather(store: &dyn JobStore, job: Job) -> Result<Facts> {
         nodes: store.nodes().await?,
         resource: resource(store, &job).await?,
         ahead: ahead(store, &job, now).await?,
+        breaker_open: job.scheduled_time > now
+            && last_line(store, id).await?.as_deref() == Some(DEFERRED_BY_BREAKER),
         job,
         now,
     })
@@ -115,6 +119,18 @@ async fn resource(store: &dyn JobStore, job: &Job) -> Result<Option<Resource>> {
     let holders = used.holders.iter().filter(|holder| **holder != job.spec.id);
     let holders = holders.map(|job| Holder { job: *job, node: nodes.remove(job).flatten() }).collect();
     Ok(Some(Resource { name, limit: Some(used.limit.max_concurrent), holders }))
+}
+
+/// What the newest line of a job's log says.
+async fn last_line(store: &dyn JobStore, id: JobId) -> Result<Option<String>> {
+    let mut last: Option<LogLine> = None;
+    loop {
+        let mut lines = store.logs(id, last.as_ref().map(|line| line.seq), PAGE).await?;
+        match lines.pop() {
+            Some(line) => last = Some(line),
+            None => return Ok(last.map(|line| line.message)),
+        }
+    }
 }
 
 /// How many due jobs of its queue are claimed before this one.

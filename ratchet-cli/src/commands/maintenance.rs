@@ -37,7 +37,7 @@ enum Command {
   node-purge     deletes rows of nodes that died and hold no job
 
 Examples:
-  ratchet maintenance run archive --older-than 90d
+  ratchet maintenance run archive --older-than 90d                       # asks if dead letters go with them
   ratchet maintenance run dlq-purge --older-than 90d                     # says how many, and asks
   ratchet maintenance run log-purge node-purge --older-than 12h --yes")]
     Run(Run),
@@ -62,7 +62,7 @@ pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) ->
     let client = place.open().await?;
     let losses = losses(tasks, *older_than, &client).await?;
     if !losses.is_empty() {
-        confirm.ask(&format!("{} will be deleted for good", losses.join(" and ")))?;
+        confirm.ask(&losses.join(", and "))?;
     }
     let maintenance = client.maintenance().older_than(*older_than);
     let (mut runs, stop) = (Runs::default(), stop_on_signal());
@@ -81,22 +81,29 @@ pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) ->
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What tasks would delete that somebody may still want.
+/// What will be done to things that somebody may still want.
 async fn losses(tasks: &[Task], older_than: Duration, client: &Client) -> Result<Vec<String>> {
     let age = format!("older than {}", span(older_than));
-    let mut losses = Vec::new();
+    let (mut deleted, mut archived) = (Vec::new(), None);
     for task in tasks {
         match task {
             Task::DlqPurge => match dead_letters(older_than, client).await? {
                 0 => {}
-                found => losses.push(format!("{} {age}", how_many(found, "dead letter"))),
+                found => deleted.push(format!("{} {age}", how_many(found, "dead letter"))),
             },
-            Task::ArchivePurge => losses.push(format!("archived jobs {age}")),
-            Task::LogPurge => losses.push(format!("log lines {age}")),
+            Task::Archive => match dead_letters(older_than, client).await? {
+                0 => {}
+                found => archived = Some(format!("{} {age}", how_many(found, "dead letter"))),
+            },
+            Task::ArchivePurge => deleted.push(format!("archived jobs {age}")),
+            Task::LogPurge => deleted.push(format!("log lines {age}")),
             _ => {}
         }
     }
-    Ok(losses)
+    let archived = archived.map(|what| format!("{what} will be archived and can no longer be retried"));
+    let deleted = Some(deleted).filter(|deleted| !deleted.is_empty());
+    let deleted = deleted.map(|what| format!("{} will be deleted for good", what.join(" and ")));
+    Ok(archived.into_iter().chain(deleted).collect())
 }
 
 /// How many dead letters are older than this, counted up to [`COUNTED`].

@@ -10,6 +10,7 @@ pub(crate) mod maintenance;
 pub(crate) mod migrate;
 pub(crate) mod nodes;
 pub(crate) mod queues;
+pub(crate) mod resources;
 mod screen;
 mod shop;
 pub(crate) mod status;

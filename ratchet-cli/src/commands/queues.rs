@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
-use ratchet_api::QueueName;
+use ratchet_api::{JobPriority, QueueName};
 
 use crate::output::Output;
 use crate::output::queue::{Queues, Switched};
@@ -50,6 +50,10 @@ pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) ->
         Some(Command::Resume(queue)) => (queue.name.clone(), false),
     };
     let changed = store.set_queue_paused(&queue, paused).await?;
+    if changed && !paused {
+        client.wake_up(JobPriority::Normal);
+    }
+    client.close().await;
     output.show(&Switched { queue, paused, changed })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -4,8 +4,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use ratchet_api::{ResourceLimit, ResourceName};
-use ratchet_core::defaults::PackagePrefixClassPolicy;
 use ratchet_core::{Ratchet, Readiness, Scheduler};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -64,23 +62,21 @@ pub(crate) async fn run(arguments: &Arguments, place: &Place) -> Result<ExitCode
 async fn start(arguments: &Arguments, place: &Place, screen: &Screen) -> Result<Scheduler> {
     let Arguments { label, slots, lease, .. } = arguments;
     let builder = Ratchet::builder_shared(place.connect(4).await?)
-        .bean(Till::default())
-        .bean(Kitchen)
-        .bean(Mail)
-        .class_policy(PackagePrefixClassPolicy::allow(["shop."]))
+        .register(Till::default())
+        .register(Kitchen)
+        .register(Mail)
+        .allow(["shop."])
+        .resource("smtp", LETTERS_AT_ONCE)
         .listener(screen.clone())
         .configure(|options| {
+            options.retry.permit_delay = Duration::from_millis(500);
             options.execution.queue("default").slots = *slots;
             options.node.label.clone_from(label);
             options.node.lease = Duration::from_secs(*lease);
             options.node.beat = options.node.lease / 6;
             options.node.recovery_interval = options.node.beat;
         });
-    let scheduler = builder.start().await?;
-    let mut limit = ResourceLimit::new(ResourceName::new("smtp")?, LETTERS_AT_ONCE);
-    limit.retry_delay = Duration::from_millis(500);
-    scheduler.store().configure_resource(&limit).await?;
-    Ok(scheduler)
+    Ok(builder.start().await?)
 }
 
 /// Customers come, one after the other, until the shop closes. Never ends if none is to come.

@@ -9,6 +9,7 @@ pub(crate) mod many;
 pub(crate) mod migration;
 pub(crate) mod node;
 pub(crate) mod queue;
+pub(crate) mod resource;
 pub(crate) mod story;
 mod table;
 mod time;

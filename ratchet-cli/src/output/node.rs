@@ -21,8 +21,9 @@ struct NodeView {
     owner: Owner,
     label: String,
     version: String,
-    targets: Vec<String>,
-    /// `alive`, `dead` (its lease ran out) or `reaped` (its jobs were taken over).
+    methods: Vec<String>,
+    queues: Vec<String>,
+    /// `alive`, `draining` (alive, and stops), `dead` (its lease ran out) or `reaped` (its jobs were taken over).
     state: &'static str,
     /// Since when it is not alive.
     dead_since: Option<Instant>,
@@ -42,8 +43,10 @@ impl Nodes {
 
 impl NodeView {
     fn of(node: Node, now: Instant) -> Self {
+        let dead_since = (node.reaped || node.lease_until <= now.0).then_some(node.lease_until.into());
         let state = match (node.reaped, node.lease_until > now.0) {
             (true, _) => "reaped",
+            (false, true) if node.draining => "draining",
             (false, true) => "alive",
             (false, false) => "dead",
         };
@@ -51,9 +54,10 @@ impl NodeView {
             owner: node.info.owner,
             label: node.info.label,
             version: node.info.version,
-            targets: node.info.targets,
+            methods: node.info.methods,
+            queues: node.info.queues,
             state,
-            dead_since: (state != "alive").then_some(node.lease_until.into()),
+            dead_since,
             started_at: node.started_at.into(),
             heartbeat_at: node.heartbeat_at.into(),
             lease_until: node.lease_until.into(),
@@ -107,8 +111,12 @@ impl fmt::Display for NodeList {
             writeln!(f, "  heartbeat  {}", node.heartbeat_at.seen_from(*now))?;
             writeln!(f, "  running    {} of {}", node.running, node.slots)?;
             writeln!(f, "  clock      {:+} ms against the database", node.clock_skew_ms)?;
-            let targets = if node.targets.is_empty() { "none".to_owned() } else { node.targets.join(", ") };
-            writeln!(f, "  targets    {}", escape::one_line(&targets))?;
+            let list = |names: &[String]| match names {
+                [] => "none".to_owned(),
+                names => escape::one_line(&names.join(", ")),
+            };
+            writeln!(f, "  queues     {}", list(&node.queues))?;
+            writeln!(f, "  methods    {}", list(&node.methods))?;
         }
         Ok(())
     }

@@ -101,6 +101,16 @@ impl Attempt {
     }
 }
 
+impl Attempt {
+    /// Who ran it. The node that ended a crashed attempt is not the one that it crashed, which the error names.
+    fn by(&self) -> String {
+        match self.result {
+            ExecutionResult::Crashed => format!("taken over by {}", self.node),
+            _ => self.node.to_string(),
+        }
+    }
+}
+
 impl Line {
     fn of(line: LogLine) -> Self {
         Self {
@@ -189,6 +199,7 @@ impl Story {
         fields.maybe("runs on", job.picked_by.as_ref());
         fields.maybe("runs since", job.picked_at.map(|at| at.seen_from(now)));
         fields.maybe("progress", job.progress.as_ref().map(progress));
+        fields.maybe("parked on", job.parked_on.as_ref());
         fields.maybe("blocked by", Some(job.blocked_by).filter(|parents| *parents > 0));
         fields.maybe("replaced by", job.superseded_by);
         fields.maybe("batch", job.batch);
@@ -256,10 +267,10 @@ fn attempt_table(attempts: &[Attempt], now: Instant) -> String {
     for attempt in attempts {
         table.row([
             attempt.fence.to_string(),
-            attempt.result.as_str().to_owned(),
+            attempt.result.to_string(),
             attempt.recorded_at.seen_from(now),
             attempt.duration_ms.map(millis).unwrap_or_default(),
-            attempt.node.to_string(),
+            attempt.by(),
             attempt.error.clone().unwrap_or_default(),
         ]);
     }
@@ -304,4 +315,22 @@ fn progress(progress: &ratchet_api::Progress) -> String {
 
 fn millis(millis: i64) -> String {
     span(Duration::from_millis(millis.unsigned_abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use ratchet_api::{Execution, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn who_takes_a_job_over_is_not_who_crashed() {
+        let (job, owner) = (JobId::generate(), Owner::incarnate("b"));
+        let by = |result| {
+            let execution = Execution::new(job, Fence::FIRST, owner.clone(), result, 0, Timestamp::MIN);
+            Attempt::of(execution).by()
+        };
+        assert_eq!(by(ExecutionResult::Failed), owner.to_string());
+        assert_eq!(by(ExecutionResult::Crashed), format!("taken over by {owner}"));
+    }
 }

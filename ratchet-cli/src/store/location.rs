@@ -59,7 +59,7 @@ impl Location {
         let feature = self.feature();
         anyhow!(
             "this `ratchet` was built without the driver for {feature}; build it with \
-             `cargo install ratchet-cli --features {feature}`"
+             `cargo install --path ratchet-cli --features {feature}`"
         )
     }
 }

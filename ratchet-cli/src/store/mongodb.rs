@@ -21,7 +21,7 @@ pub(super) async fn migrate(url: &str, place: &Place) -> Result<Applied> {
 }
 
 async fn connect(url: &str, place: &Place, migrate: bool) -> Result<MongoStore> {
-    let mut options = MongoOptions { migrate, ..MongoOptions::default() };
+    let mut options = MongoOptions::default().migrate(migrate);
     if let Some(database) = &place.schema {
         options.database.clone_from(database);
     }

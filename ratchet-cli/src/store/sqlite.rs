@@ -12,7 +12,7 @@ use ratchet_store_sqlite::{SqliteOptions, SqliteStore};
 /// Opens a file that is there and up to date. The store itself would make the one and mend the other.
 pub(super) async fn open(file: &Path, namespace: Namespace, connections: usize) -> Result<Arc<dyn JobStore>> {
     must_exist(file)?;
-    match migrator(file, namespace.clone())?.ensure(false).await {
+    match migrator(file, namespace.clone())?.ensure("open", false).await {
         Err(error) if error.kind() == StoreErrorKind::NotMigrated => return Err(error.into()),
         // Opening it explains better what else is wrong with a file.
         _ => {}

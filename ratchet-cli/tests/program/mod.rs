@@ -7,33 +7,54 @@ use std::process::{Command, Output};
 use ratchet_api::JobId;
 use serde_json::Value;
 
+/// The store that a command works on: its URL, and its schema or database if it is on a server.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) url: &'a str,
+    pub(crate) schema: Option<&'a str>,
+}
+
+impl<'a> From<&'a str> for Target<'a> {
+    fn from(url: &'a str) -> Self {
+        Self { url, schema: None }
+    }
+}
+
+impl<'a> From<&'a String> for Target<'a> {
+    fn from(url: &'a String) -> Self {
+        url.as_str().into()
+    }
+}
+
 /// A command on a store, without what the environment says about stores.
-pub(crate) fn ratchet(url: &str, arguments: &[&str]) -> Command {
+pub(crate) fn ratchet<'a>(store: impl Into<Target<'a>>, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet"));
+    let Target { url, schema } = store.into();
     command.args(arguments).env_remove("RATCHET_SCHEMA").env_remove("RATCHET_PREFIX").env("RATCHET_URL", url);
+    command.envs(schema.map(|schema| ("RATCHET_SCHEMA", schema)));
     command
 }
 
-pub(crate) fn run(url: &str, arguments: &[&str]) -> Output {
-    ratchet(url, arguments).output().unwrap()
+pub(crate) fn run<'a>(store: impl Into<Target<'a>>, arguments: &[&str]) -> Output {
+    ratchet(store, arguments).output().unwrap()
 }
 
 /// What a command that succeeds says.
-pub(crate) fn said(url: &str, arguments: &[&str]) -> String {
-    let output = run(url, arguments);
+pub(crate) fn said<'a>(store: impl Into<Target<'a>>, arguments: &[&str]) -> String {
+    let output = run(store, arguments);
     assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
     text(&output.stdout)
 }
 
 /// What it says to programs.
-pub(crate) fn json(url: &str, arguments: &[&str]) -> Value {
+pub(crate) fn json<'a>(store: impl Into<Target<'a>>, arguments: &[&str]) -> Value {
     let arguments = [arguments, &["--json"]].concat();
-    serde_json::from_str(&said(url, &arguments)).unwrap()
+    serde_json::from_str(&said(store, &arguments)).unwrap()
 }
 
 /// Why a command fails, with exit code 1 and nothing on the standard output.
-pub(crate) fn refused(url: &str, arguments: &[&str]) -> String {
-    let output = run(url, arguments);
+pub(crate) fn refused<'a>(store: impl Into<Target<'a>>, arguments: &[&str]) -> String {
+    let output = run(store, arguments);
     assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", text(&output.stdout));
     assert_eq!(text(&output.stdout), "");
     text(&output.stderr)

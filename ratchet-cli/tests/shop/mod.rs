@@ -1,39 +1,69 @@
 //! A store with jobs in every state.
 
-#![allow(dead_code, reason = "each file of tests needs its part")]
+#![allow(dead_code, unused_imports, reason = "each file of tests needs its part")]
 
+mod place;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_api::store::{DlqAlertStore as _, JobBulkStore as _, JobLogStore as _, JobStoreExt as _};
-use ratchet_api::store::{
-    JobBatchStatusStore as _, JobClaimStore as _, JobTerminalStore as _, NodeStore as _, ProgressReport,
-};
+use ratchet_api::store::{JobStore, JobStoreExt as _, PermitRequest, ProgressReport};
 use ratchet_api::{
-    BusinessKey, Condition, Edge, ErrorRecord, Fence, IdempotencyKey, Inserted, JobClaim, JobFailure, JobId,
-    JobPayload, JobType, JsonText, LogLevel, NewDlqAlert, NewJob, NewLogLine, NodeInfo, Owner, QueueName,
-    Sanitized, Submission, Tag,
+    BusinessKey, Condition, Edge, End, ErrorRecord, Fence, IdempotencyKey, Inserted, JobClaim, JobFailure,
+    JobId, JobPayload, JobType, JsonText, LogLevel, NewDlqAlert, NewJob, NewLogLine, NodeInfo, Outcome,
+    Owner, ParkedOn, QueueName, ResourceName, Sanitized, Submission, Tag, Verdict,
 };
 use ratchet_core::defaults::DefaultErrorSanitizer;
-use ratchet_store_sqlite::SqliteStore;
 use sqlx::{Connection as _, SqliteConnection};
-use tempfile::TempDir;
 
-/// A file of SQLite that goes away, and a node that works on it.
+use crate::program::Target;
+pub(crate) use place::{Damage, Place, on_every_store};
+
+/// A store that goes away, and a node that works on it.
 pub(crate) struct Shop {
-    pub(crate) url: String,
-    pub(crate) store: SqliteStore,
+    pub(crate) place: Place,
+    pub(crate) store: Arc<dyn JobStore>,
     pub(crate) owner: Owner,
-    _directory: TempDir,
+}
+
+impl<'a> From<&'a Place> for Target<'a> {
+    fn from(place: &'a Place) -> Self {
+        Self { url: place.url(), schema: place.name() }
+    }
+}
+
+impl<'a> From<&'a Shop> for Target<'a> {
+    fn from(shop: &'a Shop) -> Self {
+        (&shop.place).into()
+    }
 }
 
 impl Shop {
-    pub(crate) async fn open() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let url = directory.path().join("shop.db").display().to_string();
-        let store = SqliteStore::open(&url).await.unwrap();
+    pub(crate) async fn on_sqlite() -> Self {
+        Self::open(Place::file()).await
+    }
+
+    #[cfg(feature = "postgres")]
+    pub(crate) async fn on_postgres() -> Self {
+        Self::open(Place::schema()).await
+    }
+
+    #[cfg(feature = "mongodb")]
+    pub(crate) async fn on_mongodb() -> Self {
+        Self::open(Place::database()).await
+    }
+
+    async fn open(place: Place) -> Self {
+        let store = place.open().await;
         let owner = Owner::incarnate("baker");
         store.join(&NodeInfo::new(owner.clone()), Duration::from_secs(3_600)).await.unwrap();
-        Self { url, store, owner, _directory: directory }
+        Self { place, store, owner }
+    }
+
+    /// After a test that passed.
+    pub(crate) async fn close(self) {
+        drop(self.store);
+        self.place.remove().await;
     }
 
     /// A job that waits in a queue.
@@ -60,6 +90,28 @@ impl Shop {
         let job = self.pending(queue).await;
         self.claim(&[job]).await;
         job
+    }
+
+    /// A job that runs and holds a permit.
+    pub(crate) async fn holding(&self, resource: &str) -> JobId {
+        let id = self.running("default").await;
+        let claims = self.store.owned(&self.owner).await.unwrap();
+        let fence = claims.iter().find(|claim| claim.id == id).unwrap().fence;
+        let resource = ResourceName::new(resource).unwrap();
+        self.store.acquire(&self.owner, &[PermitRequest { id, fence, resource }]).await.unwrap();
+        id
+    }
+
+    /// A job that waits for a node that knows its method.
+    pub(crate) async fn parked(&self) -> JobId {
+        let id = self.submit(call("shop.Nobody")).await;
+        for claim in self.claim(&[id]).await {
+            let on = ParkedOn::Method("shop.Nobody.bake".to_owned());
+            let outcome = Outcome::new(id, claim.fence, End::Park { on });
+            let verdicts = self.store.commit(&self.owner, &[outcome]).await.unwrap();
+            assert!(verdicts.iter().all(Verdict::is_settled));
+        }
+        id
     }
 
     /// Dead letters that failed alike.
@@ -134,7 +186,7 @@ impl Shop {
     pub(crate) async fn hostile(&self, text: &str, name: &str) -> (JobId, JobId) {
         let forged = format!("{text}\nforged");
         let mut node = NodeInfo::new(Owner::incarnate(name));
-        (node.label, node.version, node.targets) = (forged.clone(), forged.clone(), vec![name.to_owned()]);
+        (node.label, node.version, node.methods) = (forged.clone(), forged.clone(), vec![name.to_owned()]);
         self.store.join(&node, Duration::from_secs(3_600)).await.unwrap();
         let job = |key: &str| {
             let arguments = JsonText::parse(serde_json::json!([name]).to_string()).unwrap();
@@ -167,17 +219,9 @@ impl Shop {
         (running, failed)
     }
 
-    /// Writes into rows what no store writes.
-    pub(crate) async fn damage(&self, damage: &'static str, job: JobId) {
-        let mut file = SqliteConnection::connect(&format!("sqlite:{}", self.url)).await.unwrap();
-        sqlx::raw_sql("PRAGMA ignore_check_constraints = on").execute(&mut file).await.unwrap();
-        let damaged = sqlx::query(damage).bind(job.as_uuid()).execute(&mut file).await.unwrap();
-        assert_eq!(damaged.rows_affected(), 1, "{damage}");
-    }
-
     /// Pretends that a newer program migrated the file.
     pub(crate) async fn came_from_the_future(&self) {
-        let mut file = SqliteConnection::connect(&format!("sqlite:{}", self.url)).await.unwrap();
+        let mut file = SqliteConnection::connect(&format!("sqlite:{}", self.place.url())).await.unwrap();
         let row = "INSERT INTO ratchet_schema_version (version, applied_at, description, checksum) \
                    VALUES ('999', 0, 'flying cars', 'x')";
         sqlx::raw_sql(row).execute(&mut file).await.unwrap();

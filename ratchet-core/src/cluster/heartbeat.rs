@@ -11,10 +11,11 @@ use ratchet_api::{Beat, BeatReply, Death, StoreError, StoreErrorKind, StoreResul
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::pace::{gap, interval};
+use super::pace::{gap, interval, rest};
 use super::skew::{SkewNews, SkewWatch, skew};
 use super::steps::{Reading, Step, step};
 use crate::engine::Engine;
+use crate::outage::Outage;
 
 /// The most jobs that are mended by one call after the clock went back.
 const MENDED: usize = 20_000;
@@ -69,24 +70,28 @@ struct Pulse {
     reading: Option<Reading>,
     /// Whether a beat was answered before. Until then the poller is at its first look.
     heard: bool,
+    outage: Outage,
 }
 
 impl Pulse {
     fn new(engine: Arc<Engine>) -> Self {
         let clock = SkewWatch::new(engine.options.node.skew_warning);
-        Self { engine, nodes: None, wanted: None, reading: None, clock, heard: false }
+        let outage = engine.outage("heartbeat");
+        Self { engine, nodes: None, wanted: None, reading: None, clock, heard: false, outage }
     }
 
     /// Beats at once, and then as often as it should, until the lease is lost.
     async fn beat_while_alive(&mut self) {
         while self.engine.lease.holds() {
-            let failed = match self.beat().await {
+            let sent = Instant::now();
+            let beat = self.beat().await;
+            self.outage.note(&beat);
+            let failed = match beat {
                 Ok(reply) if !reply.accepted => {
                     return self.engine.lease.lose("the others hold this node for dead");
                 }
                 Ok(_) => false,
-                Err(error) => {
-                    tracing::warn!(node = %self.engine.owner, %error, "a heartbeat failed");
+                Err(_) => {
                     // The next one goes over another connection.
                     self.nodes = None;
                     true
@@ -94,7 +99,12 @@ impl Pulse {
             };
             let (options, load) = (&self.engine.options.node, self.engine.slots.load());
             let next = interval(options, load, failed, rand::random());
-            sleep(next.min(gap(options, self.wanted) / 2)).await;
+            let next = next.min(gap(options, self.wanted) / 2);
+            tokio::select! {
+                () = sleep(rest(next, sent.elapsed())) => {}
+                // Whatever asks for it while a beat is under way gets one more.
+                () = self.engine.beat.notified() => {}
+            }
         }
     }
 
@@ -107,11 +117,21 @@ impl Pulse {
         let reply = timeout(limit, self.send()).await.unwrap_or_else(|_| Err(late()))?;
         if reply.accepted {
             self.engine.lease.renew(sent);
-            self.compare(skew(node_time, Timestamp::node_now(), reply.db_now));
+            let skew = skew(node_time, Timestamp::node_now(), reply.db_now);
+            self.measure(skew);
+            self.compare(skew);
             self.hear(&reply);
             self.follow(Reading { sent, heard: Instant::now(), db_now: reply.db_now }).await;
         }
         Ok(reply)
+    }
+
+    fn measure(&self, skew_millis: i64) {
+        let (plugs, slots) = (&self.engine.plugs, &self.engine.slots);
+        plugs.metrics.tell(|sink| sink.beat(skew_millis));
+        for (queue, used, limit) in slots.usage() {
+            plugs.metrics.tell(|sink| sink.slots(queue, used, limit));
+        }
     }
 
     fn compare(&mut self, skew_millis: i64) {
@@ -170,11 +190,12 @@ impl Pulse {
     fn hear(&mut self, reply: &BeatReply) {
         let engine = &self.engine;
         for job in &reply.cancel_requested {
-            engine.running.stop(*job);
+            let _ = engine.running.stop(*job);
         }
         engine.may_hold.store(reply.holds_jobs, Ordering::Relaxed);
         let knows_of_none = reply.holds_jobs && engine.running.is_empty();
-        if (reply.due_work || knows_of_none) && self.heard {
+        engine.suspects.fetch_or(reply.suspects, Ordering::Relaxed);
+        if (reply.due_work || reply.suspects || knows_of_none) && self.heard {
             engine.bell.notify_one();
         }
         self.heard = true;
@@ -200,12 +221,13 @@ impl Pulse {
         let (engine, options) = (&self.engine, &self.engine.options.node);
         let nodes = match &mut self.nodes {
             Some(nodes) => nodes,
-            none => none.insert(engine.store.dedicated().await?),
+            none => none.insert(engine.dedicated().await?),
         };
         let mut beat = Beat::new(engine.owner.clone(), options.lease);
         beat.gap = gap(options, self.wanted);
         beat.running = engine.slots.taken();
         beat.slots = engine.slots.total();
+        beat.draining = !engine.drain.takes_work();
         nodes.beat(&beat).await
     }
 }

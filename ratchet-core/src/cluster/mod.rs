@@ -6,4 +6,5 @@ mod pace;
 pub(crate) mod recovery;
 mod skew;
 mod steps;
+pub(crate) mod unknown;
 pub(crate) mod unreachable;

@@ -22,10 +22,18 @@ pub(crate) fn interval(options: &NodeOptions, load: f64, failed: bool, chance: f
     beat.mul_f64(share * (1.0 - SPREAD * chance)).max(NodeOptions::MIN_DYNAMIC_BEAT.min(beat))
 }
 
-/// The longest time between two beats that is no gap: a beat may be late by one interval. Whoever wants to know whether
-/// somebody is dead beats as often as that takes.
+/// The longest time between two beats that is no gap: the longest that proves the death of a node with the same lease, so
+/// that beats which a busy database answers late still do. Whoever wants to know whether somebody with a shorter lease is
+/// dead beats as often as that takes.
 pub(crate) fn gap(options: &NodeOptions, wanted: Option<Duration>) -> Duration {
-    wanted.map_or(options.beat * 2, |wanted| wanted.min(options.beat * 2))
+    let usual = (options.lease / 2).max(options.beat * 2);
+    wanted.map_or(usual, |wanted| wanted.min(usual))
+}
+
+/// How long to wait after a beat that took so long. Beats that the database answers slowly come as often as others, or
+/// each would count as late, and none would prove a death.
+pub(crate) fn rest(interval: Duration, took: Duration) -> Duration {
+    interval.saturating_sub(took).max(interval / 4)
 }
 
 #[cfg(test)]
@@ -76,10 +84,19 @@ mod tests {
     }
 
     #[test]
-    fn a_beat_may_be_late_by_one_interval_unless_a_death_is_to_be_proven() {
+    fn a_beat_that_takes_long_is_followed_by_a_shorter_rest() {
+        for (took, expected) in [(0, 100), (40, 60), (75, 25), (90, 25), (1_000, 25)] {
+            assert_eq!(rest(millis(100), millis(took)), millis(expected), "{took}");
+        }
+    }
+
+    #[test]
+    fn beats_may_be_half_a_lease_apart_unless_the_death_of_a_short_lease_is_to_be_proven() {
         let usual = NodeOptions::default();
-        assert_eq!(gap(&usual, None), millis(12_000));
+        assert_eq!(gap(&usual, None), millis(15_000));
         assert_eq!(gap(&usual, Some(millis(1_000))), millis(1_000));
-        assert_eq!(gap(&usual, Some(millis(15_000))), millis(12_000));
+        assert_eq!(gap(&usual, Some(millis(20_000))), millis(15_000));
+        let seldom = options(|node| node.beat = millis(10_000));
+        assert_eq!(gap(&seldom, None), millis(20_000), "a beat may be late by one interval");
     }
 }

@@ -4,48 +4,78 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use ratchet_api::{DeadReason, HandBackReason, JobClaim, JobFailure, Owner, StoreResult};
-use tokio::sync::watch;
+use ratchet_api::store::Loaded;
+use ratchet_api::{DeadReason, HandBackReason, JobClaim, JobFailure, Owner, ParkedOn, StoreResult};
+use tokio::sync::{OnceCell, watch};
 use tokio::time::sleep;
 use tracing::Instrument as _;
 
 use crate::engine::{Engine, retry_while_leased};
+use crate::outage::Outage;
 use crate::running::Running;
-use crate::task::{Stop, bury, bury_corrupt, settle_unrun};
+use crate::task::{Stop, bury, bury_corrupt, load, settle_unrun, span};
+
+/// Why nobody runs a job any more that is RUNNING.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Orphaned<'o> {
+    /// Nobody's fault: it was never begun, its node lives, or that was stopping.
+    Released,
+    /// Its node died.
+    Crashed {
+        /// Which one, if that is known.
+        owner: Option<&'o Owner>,
+        /// Whether it held this job and no other.
+        alone: bool,
+    },
+}
 
 /// What becomes of a job whose node died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// It runs again.
-    Back(HandBackReason),
-    /// It died with too many nodes.
+    Released,
+    /// It runs again, and the crash counts.
+    Crashed,
+    /// It died with too many nodes, and nothing else can have killed the last one.
     Dead,
     /// It was called off meanwhile.
     Canceled,
 }
 
-fn fate(claim: &JobClaim, reason: HandBackReason, crash_limit: u32) -> Fate {
-    match reason {
+fn fate(claim: &JobClaim, orphaned: Orphaned<'_>, crash_limit: u32) -> Fate {
+    match orphaned {
         _ if claim.cancel_requested => Fate::Canceled,
-        HandBackReason::Crashed if claim.crash_count >= crash_limit => Fate::Dead,
-        _ => Fate::Back(reason),
+        Orphaned::Crashed { alone: true, .. } if claim.crash_count >= crash_limit => Fate::Dead,
+        Orphaned::Crashed { .. } => Fate::Crashed,
+        Orphaned::Released => Fate::Released,
     }
 }
 
 /// Takes over what the heartbeat finds to be nobody's, until this life is over.
 pub(crate) async fn run(engine: Arc<Engine>) {
     let (mut found, options) = (engine.dead.subscribe(), &engine.options.node);
-    let mut rest = Duration::ZERO;
+    let (mut rest, outage) = (Duration::ZERO, engine.outage("takeover"));
     forget(&engine, engine.past()).await;
     while let Some(dead) = next(&engine, &mut found, rest).await {
         let (own, others): (Vec<_>, Vec<_>) = dead.into_iter().partition(|owner| engine.was(owner));
-        // This process lives, so none of its jobs made it crash.
-        take_over(&engine, &own, HandBackReason::Released).await;
-        take_over(&engine, &others, HandBackReason::Crashed).await;
+        let stopping = OnceCell::new();
+        for owner in &own {
+            take_over(&engine, owner, true, &stopping, &outage).await;
+        }
+        for owner in &others {
+            take_over(&engine, owner, false, &stopping, &outage).await;
+        }
         forget(&engine, &own).await;
         // A beat passes until there is news.
         rest = options.recovery_interval.saturating_sub(options.beat);
     }
+}
+
+/// Who had said that it stops. If one of them is dead, it was ended from outside, or ended while bodies went on that
+/// nothing can stop: no job made it crash.
+async fn stopping_nodes(engine: &Engine) -> Vec<Owner> {
+    let nodes = retry_while_leased(engine, "nodes", || engine.store.nodes()).await.unwrap_or_default();
+    nodes.into_iter().filter(|node| node.draining).map(|node| node.info.owner).collect()
 }
 
 /// Who is dead, after a rest; `None` once this life is over.
@@ -74,30 +104,46 @@ async fn forget(engine: &Engine, past: &[Owner]) {
     }
 }
 
-/// Takes the jobs of these owners over, a part at a time.
-async fn take_over(engine: &Engine, dead: &[Owner], reason: HandBackReason) {
+/// Takes the jobs of this owner over, a part at a time. If its process `lives_on`, none of them made it crash.
+async fn take_over(
+    engine: &Engine,
+    dead: &Owner,
+    lives_on: bool,
+    stopping: &OnceCell<Vec<Owner>>,
+    outage: &Outage,
+) {
     let limit = engine.options.node.recovery_limit as usize;
-    while !dead.is_empty() && engine.takes_work() {
-        match take(engine, dead, limit).await {
-            Err(error) => return tracing::warn!(%error, ?dead, "jobs of dead nodes are not taken over yet"),
-            Ok(taken) => {
-                let count = taken.len();
-                if count > 0 {
-                    tracing::warn!(node = %engine.owner, ?dead, count, "jobs of dead nodes are taken over");
-                }
-                settle(engine, taken, reason).await;
-                if count < limit {
-                    return;
-                }
+    let mut first = true;
+    let mut blameless = lives_on;
+    while engine.takes_work() {
+        let taken = take(engine, dead, limit).await;
+        outage.note(&taken);
+        let Ok(taken) = taken else { return };
+        let count = taken.len();
+        if count > 0 {
+            engine.plugs.metrics.tell(|sink| sink.recovered(count));
+            tracing::warn!(node = %engine.owner, %dead, count, "jobs of a dead node are taken over");
+            // Nobody needs to know this of a node that held nothing.
+            if first && !lives_on {
+                blameless = stopping.get_or_init(|| stopping_nodes(engine)).await.contains(dead);
             }
         }
+        let orphaned = match blameless {
+            true => Orphaned::Released,
+            false => Orphaned::Crashed { owner: Some(dead), alone: first && count == 1 },
+        };
+        settle(engine, taken, orphaned).await;
+        if count < limit {
+            return;
+        }
+        first = false;
     }
 }
 
-async fn take(engine: &Engine, dead: &[Owner], limit: usize) -> StoreResult<Vec<(Running, JobClaim)>> {
+async fn take(engine: &Engine, dead: &Owner, limit: usize) -> StoreResult<Vec<(Running, JobClaim)>> {
     let mut reply_lost = engine.takeover.lock().await;
     *reply_lost = true;
-    let claims = engine.store.recover(dead, &engine.owner, limit).await?;
+    let claims = engine.store.recover(std::slice::from_ref(dead), &engine.owner, limit).await?;
     *reply_lost = false;
     Ok(begin(engine, claims))
 }
@@ -108,34 +154,62 @@ pub(crate) fn begin(engine: &Engine, claims: Vec<JobClaim>) -> Vec<(Running, Job
 }
 
 /// Ends each of these attempts, of which nobody knows how far they came. A job whose row cannot be read ends for good.
-pub(crate) async fn settle(engine: &Engine, taken: Vec<(Running, JobClaim)>, reason: HandBackReason) {
+pub(crate) async fn settle(engine: &Engine, taken: Vec<(Running, JobClaim)>, orphaned: Orphaned<'_>) {
+    suspect(engine, &taken, orphaned).await;
     let end = |(running, claim): (Running, JobClaim)| {
-        let span = tracing::error_span!("job", job = %claim.id, node = %engine.owner);
-        async move { end(engine, &running, &claim, reason).await }.instrument(span)
+        let span = span(engine, &claim);
+        async move { end(engine, &running, &claim, orphaned).await }.instrument(span)
     };
     join_all(taken.into_iter().map(end)).await;
 }
 
-async fn end(engine: &Engine, running: &Running, claim: &JobClaim, reason: HandBackReason) {
+/// Notes which of these may have killed a node, now or before. What each calls is read by one call for all.
+async fn suspect(engine: &Engine, taken: &[(Running, JobClaim)], orphaned: Orphaned<'_>) {
+    let crashed = u32::from(orphaned != Orphaned::Released);
+    let suspects = taken.iter().map(|(_, claim)| claim).filter(|claim| claim.crash_count + crashed > 0);
+    let suspects: Vec<JobClaim> = suspects.filter(|claim| claim.corrupt.is_none()).cloned().collect();
+    if suspects.is_empty() {
+        return;
+    }
+    for (claim, loaded) in suspects.iter().zip(load(engine, &suspects).await) {
+        if let Loaded::Job(job, _) = loaded {
+            let (crashes, method) = (claim.crash_count + crashed, job.spec.payload.call_name());
+            engine.running.suspect_of(claim.id, ParkedOn::Suspect { crashes, method });
+        }
+    }
+}
+
+async fn end(engine: &Engine, running: &Running, claim: &JobClaim, orphaned: Orphaned<'_>) {
     // An attempt of an earlier life of this node may not have ended yet.
     running.turn().await;
     if let Some(problem) = &claim.corrupt {
         return bury_corrupt(engine, claim, problem).await;
     }
-    match fate(claim, reason, engine.options.node.crash_limit) {
+    let crashes = claim.crash_count + 1;
+    match fate(claim, orphaned, engine.options.node.crash_limit) {
         Fate::Canceled => {
             settle_unrun(engine, claim, Stop::Canceled("cancelled while it ran on a node that died")).await;
         }
-        Fate::Back(reason) => {
-            tracing::warn!(?reason, crashes = claim.crash_count, "its node is gone; it goes back");
-            settle_unrun(engine, claim, Stop::HandBack { delay: Duration::ZERO, reason }).await;
+        Fate::Released => {
+            let stop = Stop::HandBack { delay: Duration::ZERO, reason: HandBackReason::Released };
+            settle_unrun(engine, claim, stop).await;
         }
+        Fate::Crashed => settle_unrun(engine, claim, Stop::Crashed(crashed(orphaned, crashes, ""))).await,
         Fate::Dead => {
-            let crashes = claim.crash_count + 1;
-            let failure = JobFailure::new("Crashed", format!("crashed its node {crashes} times"));
+            let failure = crashed(orphaned, crashes, ", which held no other job");
             bury(engine, running, claim, &failure, DeadReason::Crashed).await;
         }
     }
+}
+
+/// What is known of a crash, and what else is to be said of the node.
+fn crashed(orphaned: Orphaned<'_>, crashes: u32, more: &str) -> JobFailure {
+    let times = if crashes == 1 { "time" } else { "times" };
+    let last = match orphaned {
+        Orphaned::Crashed { owner: Some(owner), .. } => format!("; the last was '{owner}'{more}"),
+        _ => String::new(),
+    };
+    JobFailure::new("Crashed", format!("crashed its node {crashes} {times}{last}"))
 }
 
 #[cfg(test)]
@@ -144,22 +218,24 @@ mod tests {
 
     use super::*;
 
-    fn fate_of(crash_count: u32, cancel_requested: bool, reason: HandBackReason) -> Fate {
+    fn fate_of(crash_count: u32, cancel_requested: bool, orphaned: Orphaned<'_>) -> Fate {
         let now = Timestamp::from_millis(0);
         let mut claim = JobClaim::new(JobId::generate(), Fence::FIRST, QueueName::default(), now, now);
         (claim.crash_count, claim.cancel_requested) = (crash_count, cancel_requested);
-        fate(&claim, reason, 3)
+        fate(&claim, orphaned, 3)
     }
 
     // shows: S136
     #[test]
     fn a_job_goes_back_until_it_died_with_more_nodes_than_are_allowed() {
-        use HandBackReason::{Crashed, Released};
+        let crashed = Orphaned::Crashed { owner: None, alone: true };
         for crashes in 0..3 {
-            assert_eq!(fate_of(crashes, false, Crashed), Fate::Back(Crashed), "{crashes}");
+            assert_eq!(fate_of(crashes, false, crashed), Fate::Crashed, "{crashes}");
         }
-        assert_eq!(fate_of(3, false, Crashed), Fate::Dead);
-        assert_eq!(fate_of(3, true, Crashed), Fate::Canceled, "nobody wants it any more");
-        assert_eq!(fate_of(3, false, Released), Fate::Back(Released), "its node did not crash");
+        assert_eq!(fate_of(3, false, crashed), Fate::Dead);
+        let in_company = Orphaned::Crashed { owner: None, alone: false };
+        assert_eq!(fate_of(3, false, in_company), Fate::Crashed, "another one may have killed it");
+        assert_eq!(fate_of(3, true, crashed), Fate::Canceled, "nobody wants it any more");
+        assert_eq!(fate_of(3, false, Orphaned::Released), Fate::Released, "its node did not crash");
     }
 }

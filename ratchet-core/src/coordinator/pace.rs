@@ -1,16 +1,52 @@
-//! How many jobs of a queue may start per minute. Pure: the time is told, never read.
+//! How many jobs of a queue may start per minute.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// Tells the time by which a queue keeps its pace.
+pub(crate) type PaceClock = Arc<dyn Fn() -> Instant + Send + Sync>;
+
+/// The pace of a queue, kept by a clock.
+pub(crate) struct Pacing {
+    pace: Mutex<Pace>,
+    clock: PaceClock,
+}
+
+impl Pacing {
+    /// At most `per_minute` starts in any minute.
+    pub(crate) fn new(per_minute: u32, clock: &PaceClock) -> Self {
+        Self { pace: Mutex::new(Pace::new(per_minute, clock())), clock: Arc::clone(clock) }
+    }
+
+    /// How many may start now.
+    pub(crate) fn available(&self) -> usize {
+        self.with(|pace, now| pace.available(now)) as usize
+    }
+
+    /// One starts, whether it may or not.
+    pub(crate) fn take(&self) {
+        self.with(Pace::take);
+    }
+
+    /// How long until the next one may start.
+    pub(crate) fn next_in(&self) -> Duration {
+        self.with(|pace, now| pace.next(now).saturating_duration_since(now))
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Pace, Instant) -> T) -> T {
+        act(&mut self.pace.lock().unwrap_or_else(PoisonError::into_inner), (self.clock)())
+    }
+}
+
 /// A bucket of tokens, one for each start. It fills evenly and holds about a second's worth, so that starts are spread over
 /// the minute and still share claims.
 ///
 /// No minute sees more starts than the limit, wherever it begins: the bucket fills a little slower than the limit alone
-/// would ask for, by as much as it holds.
+/// would ask for, by as much as it holds. Pure: the time is told, never read.
 #[derive(Debug)]
 pub(crate) struct Pace {
     /// The most tokens in the bucket.

@@ -2,15 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use ratchet_api::options::QueueOptions;
 use ratchet_api::{QueueLimit, QueueName};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::{AcquireError, Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::task::unconstrained;
+use tokio::time::{Instant, sleep, timeout};
 
-use super::pace::Pace;
+use super::pace::{PaceClock, Pacing};
 use super::turnover::Turnover;
 
 /// The slots of every queue that this node serves.
@@ -37,16 +41,48 @@ struct Queue {
     /// Jobs that may be claimed beyond the slots, because they would go soon.
     ahead: AtomicUsize,
     turnover: Mutex<Turnover>,
-    pace: Option<Mutex<Pace>>,
+    pace: Option<Pacing>,
 }
 
 /// The place of a claimed job until its outcome is recorded.
 #[derive(Debug)]
 pub(crate) struct Place {
     // Before what holds the place, so that nobody claims for a slot that is still taken.
-    /// The slot, if it was free at once.
-    slot: Option<OwnedSemaphorePermit>,
+    /// Taken when the job gets its slot.
+    turn: Option<Turn>,
     held: Arc<Held>,
+}
+
+/// When a job gets its slot.
+enum Turn {
+    /// Now.
+    Free(OwnedSemaphorePermit),
+    /// When those before it had theirs.
+    Waiting(Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send + Sync>>),
+}
+
+impl Turn {
+    /// Takes a slot, or stands in line for one from now on: whoever is first asked for is first, whenever its task runs.
+    fn of(free: &Arc<Semaphore>) -> Self {
+        if let Ok(permit) = Arc::clone(free).try_acquire_owned() {
+            return Self::Free(permit);
+        }
+        // Not limited by the budget of a task, with which it might not stand in line yet.
+        let mut line = Box::pin(unconstrained(Arc::clone(free).acquire_owned()));
+        match line.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(permit)) => Self::Free(permit),
+            _ => Self::Waiting(line),
+        }
+    }
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Free(_) => "Free",
+            Self::Waiting(_) => "Waiting",
+        })
+    }
 }
 
 /// One taken slot. It is free again when this goes, whatever became of the job.
@@ -66,11 +102,14 @@ struct Held {
 }
 
 impl Slots {
-    /// The slots of these queues. Of each, `headroom` times as many jobs may be claimed beyond them.
-    pub(crate) fn new(queues: impl IntoIterator<Item = (QueueName, QueueOptions)>, headroom: f64) -> Self {
-        let now = Instant::now();
-        let queues =
-            queues.into_iter().map(|(name, options)| (name, Arc::new(Queue::new(&options, headroom, now))));
+    /// The slots of these queues. Of each, `headroom` times as many jobs may be claimed beyond them. Rate limits go by `clock`.
+    pub(crate) fn new(
+        queues: impl IntoIterator<Item = (QueueName, QueueOptions)>,
+        headroom: f64,
+        clock: &PaceClock,
+    ) -> Self {
+        let queue = |options: &QueueOptions| Arc::new(Queue::new(options, headroom, clock));
+        let queues = queues.into_iter().map(|(name, options)| (name, queue(&options)));
         Self(Arc::new(Inner { queues: queues.collect(), freed: Arc::default() }))
     }
 
@@ -89,11 +128,11 @@ impl Slots {
 
     /// How many of each queue may be claimed now, with no more than `most` in all, by what is known already.
     pub(crate) fn vacant(&self, most: usize, first: usize) -> Vec<QueueLimit> {
-        let (queues, now) = (&self.0.queues, Instant::now());
+        let queues = &self.0.queues;
         let in_turn = queues.iter().cycle().skip(first % queues.len().max(1)).take(queues.len());
         let mut left = most;
         let limit = |(name, queue): (&QueueName, &Arc<Queue>)| {
-            let limit = queue.room(now).min(left);
+            let limit = queue.room().min(left);
             left -= limit;
             (limit > 0).then(|| QueueLimit { queue: name.clone(), limit })
         };
@@ -102,18 +141,16 @@ impl Slots {
 
     /// Whether it is time to claim jobs of one of these queues.
     pub(crate) fn has_room<'q>(&self, queues: impl IntoIterator<Item = &'q QueueName>) -> bool {
-        let now = Instant::now();
-        queues.into_iter().filter_map(|name| self.0.queues.get(name)).any(|queue| queue.is_open(now))
+        queues.into_iter().filter_map(|name| self.0.queues.get(name)).any(|queue| queue.is_open())
     }
 
     /// Completes when there may be room in one of these queues that had none.
     pub(crate) async fn opened<'q>(&self, queues: impl IntoIterator<Item = &'q QueueName>) {
-        let now = Instant::now();
         let queues = queues.into_iter().filter_map(|name| self.0.queues.get(name));
-        let next = queues.filter_map(|queue| queue.next(now)).min();
+        let next = queues.filter_map(|queue| queue.next_in()).min();
         let paced = async {
             match next {
-                Some(next) => sleep_until(next).await,
+                Some(next) => sleep(next).await,
                 None => std::future::pending().await,
             }
         };
@@ -128,9 +165,20 @@ impl Slots {
         let queue = self.0.queues.get(queue)?;
         let held = queue.hold().then(|| Held::new(Arc::clone(queue), Arc::clone(&self.0.freed)))?;
         if let Some(pace) = &queue.pace {
-            lock(pace).take(Instant::now());
+            pace.take();
         }
-        Some(Place { slot: Arc::clone(&queue.free).try_acquire_owned().ok(), held: Arc::new(held) })
+        Some(Place { turn: Some(Turn::of(&queue.free)), held: Arc::new(held) })
+    }
+
+    /// How many jobs of this queue would get a slot at once.
+    pub(crate) fn free(&self, queue: &QueueName) -> usize {
+        self.0.queues.get(queue).map_or(0, |queue| queue.room().min(queue.free.available_permits()))
+    }
+
+    /// How long the pace of a queue holds its next job up; `None` if none does.
+    pub(crate) fn paced_for(&self) -> Option<Duration> {
+        let queues = self.0.queues.values();
+        queues.filter_map(|queue| queue.next_in()).filter(|wait| !wait.is_zero()).min()
     }
 
     /// All slots.
@@ -140,8 +188,15 @@ impl Slots {
 
     /// Slots in use.
     pub(crate) fn taken(&self) -> u32 {
-        let free: usize = self.0.queues.values().map(|queue| queue.free.available_permits()).sum();
-        self.total() - u32::try_from(free).unwrap_or(u32::MAX).min(self.total())
+        self.usage().map(|(_, used, _)| used).sum()
+    }
+
+    /// Of each queue, how many slots are in use, and how many there are.
+    pub(crate) fn usage(&self) -> impl Iterator<Item = (&QueueName, u32, u32)> {
+        self.0.queues.iter().map(|(name, queue)| {
+            let free = u32::try_from(queue.free.available_permits()).unwrap_or(u32::MAX);
+            (name, queue.slots.saturating_sub(free), queue.slots)
+        })
     }
 
     /// The share of slots in use.
@@ -154,7 +209,7 @@ impl Slots {
 }
 
 impl Queue {
-    fn new(options: &QueueOptions, headroom: f64, now: Instant) -> Self {
+    fn new(options: &QueueOptions, headroom: f64, clock: &PaceClock) -> Self {
         Self {
             slots: options.slots,
             headroom: (f64::from(options.slots) * headroom).ceil() as usize,
@@ -163,8 +218,8 @@ impl Queue {
             outside: AtomicUsize::new(0),
             gone: AtomicUsize::new(0),
             ahead: AtomicUsize::new(0),
-            turnover: Mutex::new(Turnover::new(now)),
-            pace: options.rate_limit_per_minute.map(|per_minute| Mutex::new(Pace::new(per_minute, now))),
+            turnover: Mutex::new(Turnover::new(Instant::now())),
+            pace: options.rate_limit_per_minute.map(|per_minute| Pacing::new(per_minute, clock)),
         }
     }
 
@@ -186,17 +241,17 @@ impl Queue {
     }
 
     /// How many may be claimed now: none while as many outcomes wait outside as there are slots.
-    fn room(&self, now: Instant) -> usize {
+    fn room(&self) -> usize {
         if self.outside.load(Ordering::Relaxed) >= self.slots as usize {
             return 0;
         }
-        let paced = self.pace.as_ref().map_or(usize::MAX, |pace| lock(pace).available(now) as usize);
+        let paced = self.pace.as_ref().map_or(usize::MAX, Pacing::available);
         self.places().saturating_sub(self.held.load(Ordering::Relaxed)).min(paced)
     }
 
     /// Whether there is enough room for a claim to be worth its while.
-    fn is_open(&self, now: Instant) -> bool {
-        self.room(now) > self.ahead.load(Ordering::Relaxed) / 2
+    fn is_open(&self) -> bool {
+        self.room() > self.ahead.load(Ordering::Relaxed) / 2
     }
 
     /// One more is held, if there is a place for it.
@@ -206,22 +261,38 @@ impl Queue {
         self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
     }
 
-    /// When its pace allows the next one; nothing if there is no place for it anyway.
-    fn next(&self, now: Instant) -> Option<Instant> {
+    /// How long until its pace allows the next one; nothing if there is no place for it anyway.
+    fn next_in(&self) -> Option<Duration> {
         let pace = self.pace.as_ref().filter(|_| self.held.load(Ordering::Relaxed) < self.places())?;
-        Some(lock(pace).next(now))
+        Some(pace.next_in())
     }
 }
 
 impl Place {
     /// Waits for a slot; those who wait get theirs in turn.
     pub(crate) async fn slot(&mut self) -> Slot {
-        let permit = match self.slot.take() {
-            Some(permit) => Some(permit),
+        let permit = match self.turn.take() {
+            Some(Turn::Free(permit)) => Some(permit),
             // Nobody closes the semaphore.
+            Some(Turn::Waiting(line)) => line.await.ok(),
             None => Arc::clone(&self.held.queue.free).acquire_owned().await.ok(),
         };
         Slot { _permit: permit, _held: Arc::clone(&self.held) }
+    }
+
+    /// Waits for a slot for as long as a job may that was claimed because it would start soon; `None` after that, and then
+    /// no more are claimed ahead for a while. Headroom that somebody asked for is for jobs that wait however long it takes.
+    pub(crate) async fn slot_within(&mut self, longest: Duration) -> Option<Slot> {
+        if matches!(self.turn, Some(Turn::Free(_))) || self.held.queue.headroom > 0 {
+            return Some(self.slot().await);
+        }
+        let slot = timeout(longest, self.slot()).await.ok();
+        if slot.is_none() {
+            let queue = &self.held.queue;
+            lock(&queue.turnover).distrust(Instant::now());
+            queue.ahead.store(0, Ordering::Relaxed);
+        }
+        slot
     }
 
     /// Leaves the place to another job, because the outcome of this one waits for the store: unless as many do already
@@ -251,7 +322,7 @@ impl Drop for Held {
         let count = if *self.outside.get_mut() { &self.queue.outside } else { &self.queue.held };
         count.fetch_sub(1, Ordering::Relaxed);
         self.queue.gone.fetch_add(1, Ordering::Relaxed);
-        if self.queue.is_open(Instant::now()) {
+        if self.queue.is_open() {
             self.freed.notify_one();
         }
     }
@@ -269,8 +340,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use futures::FutureExt as _;
 
     use super::*;
@@ -279,12 +348,16 @@ mod tests {
         QueueName::new(name).unwrap()
     }
 
+    fn clock() -> PaceClock {
+        Arc::new(Instant::now)
+    }
+
     fn options(slots: u32, rate_limit_per_minute: Option<u32>) -> QueueOptions {
         QueueOptions { slots, rate_limit_per_minute }
     }
 
     fn slots<const N: usize>(queues: [(&str, u32); N], headroom: f64) -> Slots {
-        Slots::new(queues.map(|(name, slots)| (queue(name), options(slots, None))), headroom)
+        Slots::new(queues.map(|(name, slots)| (queue(name), options(slots, None))), headroom, &clock())
     }
 
     fn room(slots: &Slots, most: usize, first: usize) -> Vec<(String, usize)> {
@@ -336,6 +409,37 @@ mod tests {
         third.await;
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_job_that_was_claimed_ahead_does_not_wait_behind_a_slow_one() {
+        const LONGEST: Duration = Duration::from_millis(200);
+        let slots = slots([("a", 1)], 0.0);
+        for _ in 0..10 {
+            drop(run(&slots, "a").await);
+        }
+        tokio::time::advance(Duration::from_millis(100)).await;
+        assert_eq!(room(&slots, 1, 0), limits([("a", 11)]), "ten went in a tenth of a second");
+        let (slow, begun) = (run(&slots, "a").await, Instant::now());
+        let mut ahead = slots.take(&queue("a")).expect("a place to wait");
+        assert!(ahead.slot_within(LONGEST).await.is_none());
+        assert_eq!(begun.elapsed(), LONGEST);
+        drop(ahead);
+        assert_eq!(room(&slots, 100, 0), [], "no more are claimed ahead");
+        drop(slow);
+        assert!(slots.take(&queue("a")).expect("a place").slot_within(LONGEST).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_job_in_the_headroom_waits_for_as_long_as_it_takes() {
+        let slots = slots([("a", 1)], 1.0);
+        let slow = run(&slots, "a").await;
+        let mut waits = slots.take(&queue("a")).expect("a place to wait");
+        let mut waits = Box::pin(waits.slot_within(Duration::from_millis(200)));
+        tokio::time::advance(Duration::from_secs(3_600)).await;
+        assert!(waits.as_mut().now_or_never().is_none());
+        drop(slow);
+        assert!(waits.await.is_some());
+    }
+
     #[tokio::test]
     async fn as_many_jobs_as_there_are_slots_wait_outside_and_then_nothing_is_claimed() {
         let slots = slots([("a", 2)], 0.0);
@@ -366,7 +470,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_rate_limit_holds_claims_back_and_tells_when_the_next_may_start() {
-        let slots = Slots::new([(queue("a"), options(5, Some(60)))], 1.0);
+        let slots = Slots::new([(queue("a"), options(5, Some(60)))], 1.0, &clock());
         let (names, begun) = ([queue("a")], Instant::now());
         assert_eq!(room(&slots, 100, 0), limits([("a", 1)]));
         let _running = run(&slots, "a").await;
@@ -378,7 +482,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_paced_queue_without_a_place_waits_for_one() {
-        let slots = Slots::new([(queue("a"), options(1, Some(60)))], 0.0);
+        let slots = Slots::new([(queue("a"), options(1, Some(60)))], 0.0, &clock());
         let running = run(&slots, "a").await;
         let names = [queue("a")];
         let mut opened = Box::pin(slots.opened(&names));

@@ -12,6 +12,17 @@ const AHEAD: Duration = Duration::from_millis(100);
 /// recorded. More buy nothing on any database that was measured.
 const MOST: usize = 2_000;
 
+/// For so long nothing is claimed ahead after jobs waited in vain: some bodies of this queue are slow, and how many jobs
+/// went says little about when the next slot is free.
+const DISTRUST: Duration = Duration::from_secs(10);
+
+/// How long a job that was claimed ahead waits for its slot, before it goes back for others to run: it was meant to
+/// start within [`AHEAD`]. While it waits here, nobody else can run it, and if this node dies, it waits for a lease
+/// and counts as crashed.
+pub(crate) fn longest_wait(lease: Duration) -> Duration {
+    (lease / 10).clamp(AHEAD * 2, AHEAD * 10)
+}
+
 /// How fast jobs go: claimed, run and recorded.
 #[derive(Debug)]
 pub(crate) struct Turnover {
@@ -20,18 +31,27 @@ pub(crate) struct Turnover {
     /// How many had gone by then.
     gone: usize,
     ahead: usize,
+    /// Until then nothing is claimed ahead.
+    distrusted_until: Instant,
 }
 
 impl Turnover {
     pub(crate) fn new(now: Instant) -> Self {
-        Self { since: now, gone: 0, ahead: 0 }
+        Self { since: now, gone: 0, ahead: 0, distrusted_until: now }
+    }
+
+    /// A job that was claimed ahead waited for too long.
+    pub(crate) fn distrust(&mut self, now: Instant) {
+        (self.ahead, self.distrusted_until) = (0, now + DISTRUST);
     }
 
     /// As many as go in that time, now that so many have gone ever. More is believed at once, less by and by: outcomes
     /// are recorded in batches, and there may be none in a short while.
     pub(crate) fn ahead(&mut self, gone: usize, now: Instant) -> usize {
         let elapsed = now.saturating_duration_since(self.since);
-        if elapsed >= AHEAD {
+        if now < self.distrusted_until {
+            (self.since, self.gone) = (now, gone);
+        } else if elapsed >= AHEAD {
             let share = AHEAD.div_duration_f64(elapsed);
             let went = (gone - self.gone) as f64 * share;
             let faded = self.ahead as f64 * share / 2.0;
@@ -71,6 +91,24 @@ mod tests {
     #[test]
     fn nothing_is_learned_from_a_moment() {
         assert_eq!(ahead([(0, 100), (99, 100), (1, 0)]), [0, 0, 200]);
+    }
+
+    #[test]
+    fn nothing_is_claimed_ahead_for_a_while_after_jobs_waited_in_vain() {
+        let begun = Instant::now();
+        let mut turnover = Turnover::new(begun);
+        assert_eq!(turnover.ahead(100, begun + AHEAD), 100);
+        turnover.distrust(begun + AHEAD);
+        assert_eq!(turnover.ahead(100, begun + AHEAD), 0);
+        let end = begun + AHEAD + DISTRUST;
+        assert_eq!(turnover.ahead(900, end - AHEAD), 0);
+        assert_eq!(turnover.ahead(950, end), 50, "only what went since then counts");
+    }
+
+    #[test]
+    fn a_short_lease_makes_the_wait_short() {
+        let wait = |lease| longest_wait(Duration::from_secs(lease)).as_millis();
+        assert_eq!([1, 2, 5, 10, 30, 3_600].map(wait), [200, 200, 500, 1_000, 1_000, 1_000]);
     }
 
     #[test]

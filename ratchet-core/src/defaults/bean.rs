@@ -1,6 +1,5 @@
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 
 use ratchet_api::TargetName;
 use ratchet_api::spi::{Bean, BeanResolver};
@@ -8,8 +7,8 @@ use ratchet_api::spi::{Bean, BeanResolver};
 /// Objects by the name of their target, put in before the scheduler starts.
 ///
 /// ```
-/// use ratchet_api::TargetName;
-/// use ratchet_api::spi::BeanResolver;
+/// use ratchet_core::TargetName;
+/// use ratchet_core::spi::BeanResolver;
 /// use ratchet_core::defaults::Beans;
 /// use std::sync::Arc;
 ///
@@ -18,7 +17,7 @@ use ratchet_api::spi::{Bean, BeanResolver};
 /// beans.insert(mailer.clone(), Arc::new("smtp://relay"));
 /// let bean = beans.resolve(&mailer).unwrap();
 /// assert_eq!(bean.downcast_ref(), Some(&"smtp://relay"));
-/// # Ok::<(), ratchet_api::InvalidName>(())
+/// # Ok::<(), ratchet_core::InvalidName>(())
 /// ```
 #[derive(Clone, Default)]
 pub struct Beans(HashMap<TargetName, Bean>);
@@ -30,7 +29,7 @@ impl Beans {
     }
 
     /// Puts `bean` in for `target`; what it displaces comes back, so that the caller can refuse a second one.
-    pub fn insert<T: Send + Sync + 'static>(&mut self, target: TargetName, bean: Arc<T>) -> Option<Bean> {
+    pub fn insert(&mut self, target: TargetName, bean: Bean) -> Option<Bean> {
         self.0.insert(target, bean)
     }
 }
@@ -49,6 +48,8 @@ impl fmt::Debug for Beans {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn target(name: &str) -> TargetName {
@@ -60,7 +61,7 @@ mod tests {
     fn a_target_resolves_to_its_own_object() {
         let mut beans = Beans::new();
         let (one, two) = (Arc::new(1), Arc::new("two"));
-        assert!(beans.insert(target("a.One"), Arc::clone(&one)).is_none());
+        assert!(beans.insert(target("a.One"), one.clone()).is_none());
         assert!(beans.insert(target("a.Two"), two).is_none());
 
         let found = beans.resolve(&target("a.One")).unwrap().downcast::<i32>().unwrap();

@@ -10,8 +10,8 @@ use ratchet_api::spi::ClassPolicy;
 /// with anything but ASCII in it is denied, since it may only look like an allowed one.
 ///
 /// ```
-/// use ratchet_api::TargetName;
-/// use ratchet_api::spi::ClassPolicy;
+/// use ratchet_core::TargetName;
+/// use ratchet_core::spi::ClassPolicy;
 /// use ratchet_core::defaults::PackagePrefixClassPolicy;
 ///
 /// let policy = PackagePrefixClassPolicy::allow(["billing.", "mail.Mailer"]);

@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use ratchet_api::spi::{ClusterCoordinator, WakeupListener};
+use ratchet_api::spi::{ClusterCoordinator, WakeupKind, WakeupListener};
 use ratchet_api::{JobPriority, StoreResult};
 
 /// Tells no other node: they find new work by polling. Listeners in this process are told at once.
@@ -20,13 +20,22 @@ impl NoOpClusterCoordinator {
     fn listeners(&self) -> MutexGuard<'_, Option<Vec<WakeupListener>>> {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Under the lock, so that none is called once a shutdown has returned.
+    fn tell(&self, kind: WakeupKind) {
+        self.listeners().iter().flatten().for_each(|listener| listener(kind));
+    }
 }
 
 #[async_trait]
 impl ClusterCoordinator for NoOpClusterCoordinator {
     async fn notify_new_work(&self, _priority: JobPriority) -> StoreResult<()> {
-        // Under the lock, so that none is called once shutdown has returned.
-        self.listeners().iter().flatten().for_each(|listener| listener());
+        self.tell(WakeupKind::NewWork);
+        Ok(())
+    }
+
+    async fn notify_cancel_requested(&self) -> StoreResult<()> {
+        self.tell(WakeupKind::CancelRequested);
         Ok(())
     }
 
@@ -65,7 +74,7 @@ mod tests {
     fn counting() -> (Arc<AtomicUsize>, WakeupListener) {
         let calls = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&calls);
-        (calls, Arc::new(move || _ = counted.fetch_add(1, Ordering::SeqCst)))
+        (calls, Arc::new(move |_| _ = counted.fetch_add(1, Ordering::SeqCst)))
     }
 
     // shows: S122 S124
@@ -79,7 +88,8 @@ mod tests {
         for priority in JobPriority::ALL {
             coordinator.notify_new_work(priority).await.unwrap();
         }
-        assert_eq!((first.0.load(Ordering::SeqCst), second.0.load(Ordering::SeqCst)), (6, 5));
+        coordinator.notify_cancel_requested().await.unwrap();
+        assert_eq!((first.0.load(Ordering::SeqCst), second.0.load(Ordering::SeqCst)), (7, 6));
     }
 
     #[tokio::test]

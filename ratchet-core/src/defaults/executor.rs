@@ -1,11 +1,13 @@
+use std::thread;
+
 use ratchet_api::QueueName;
 use ratchet_api::spi::{ExecutorProvider, JobFuture};
 use tokio::runtime::{Handle, TryCurrentError};
 
-/// Runs the attempts of every queue on one tokio runtime, and blocking bodies on its blocking pool.
+/// Runs the attempts of every queue on one tokio runtime, and each blocking body on a thread of its own.
 ///
-/// The pool has 512 threads unless the runtime was built with `max_blocking_threads`; a node with more slots for
-/// blocking bodies than that needs a larger one.
+/// Not on the runtime's pool for blocking work: a runtime that ends waits for that, and with it the process. A body that
+/// never returns would keep a stopped service from ending.
 #[derive(Clone, Debug)]
 pub struct TokioExecutor(Handle);
 
@@ -30,12 +32,21 @@ impl ExecutorProvider for TokioExecutor {
     }
 
     fn spawn_blocking(&self, _queue: &QueueName, work: Box<dyn FnOnce() + Send + 'static>) {
-        drop(self.0.spawn_blocking(work));
+        let runtime = self.0.clone();
+        let run = move || {
+            let _runtime = runtime.enter();
+            work();
+        };
+        if let Err(error) = thread::Builder::new().name("ratchet-job".to_owned()).spawn(run) {
+            tracing::error!(%error, "there is no thread for a blocking body");
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use tokio::sync::oneshot;
 
     use super::*;
@@ -60,7 +71,7 @@ mod tests {
     #[tokio::test]
     async fn blocking_work_holds_up_no_attempt() {
         let executor = TokioExecutor::try_current().unwrap();
-        let (unblock, blocked) = std::sync::mpsc::channel();
+        let (unblock, blocked) = mpsc::channel();
         let (done, finished) = oneshot::channel();
         executor.spawn_blocking(
             &QueueName::default(),
@@ -72,6 +83,23 @@ mod tests {
         // The test's runtime has one thread: if it were blocked, this would not run.
         executor.spawn(&QueueName::default(), Box::pin(async move { unblock.send(()).unwrap() }));
         finished.await.unwrap();
+    }
+
+    #[test]
+    fn a_runtime_that_ends_does_not_wait_for_blocking_work() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let executor = TokioExecutor::new(runtime.handle().clone());
+        let ((begin, begun), (unblock, blocked)) = (mpsc::channel(), mpsc::channel::<()>());
+        executor.spawn_blocking(
+            &QueueName::default(),
+            Box::new(move || {
+                begin.send(Handle::try_current().is_ok()).unwrap();
+                blocked.recv().unwrap();
+            }),
+        );
+        assert!(begun.recv().unwrap(), "it has the runtime at hand");
+        drop(runtime);
+        unblock.send(()).expect("it is still there");
     }
 
     // shows: S67

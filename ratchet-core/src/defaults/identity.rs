@@ -7,7 +7,7 @@ use ratchet_api::{InvalidName, NameProblem};
 /// The name of this node: host name and process id, an environment variable, or a given text.
 ///
 /// ```
-/// use ratchet_api::spi::NodeIdentityProvider;
+/// use ratchet_core::spi::NodeIdentityProvider;
 /// use ratchet_core::defaults::DefaultNodeIdentity;
 ///
 /// let by_host = DefaultNodeIdentity::new();
@@ -17,7 +17,7 @@ use ratchet_api::{InvalidName, NameProblem};
 /// # let _ = pod;
 /// let fixed = DefaultNodeIdentity::fixed("billing-1")?;
 /// assert_eq!(fixed.node_id(), "billing-1");
-/// # Ok::<(), ratchet_api::InvalidName>(())
+/// # Ok::<(), ratchet_core::InvalidName>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefaultNodeIdentity(String);

@@ -96,7 +96,6 @@ mod tests {
         JobPayload::from_stored(target, method, JsonText::from_stored(text))
     }
 
-    // shows: S11
     #[test]
     fn a_call_becomes_its_json_and_comes_back_byte_for_byte() {
         let payload = JsonInvocationResolver.to_payload(&call("[42]")).unwrap();
@@ -163,8 +162,7 @@ mod tests {
     }
 
     proptest! {
-        // shows: S11
-        #[test]
+            #[test]
         fn every_call_comes_back(target in "[^\\x00-\\x1f\\x7f-\\u{9f}]{1,20}", method in "[ -~]{1,20}", args in ".*") {
             let args = JsonText::of(&[args]).unwrap();
             let invocation = Invocation { target, method, args };

@@ -19,7 +19,7 @@ pub use executor::TokioExecutor;
 pub use identity::DefaultNodeIdentity;
 pub use invocation::JsonInvocationResolver;
 pub use principal::NoPrincipal;
-pub use resilience::{BreakerStatus, CircuitBreakers, CircuitState};
+pub use resilience::CircuitBreakers;
 pub use retry::AlwaysRetry;
 pub use sanitizer::DefaultErrorSanitizer;
 pub use startup::StoreStartupCoordinator;

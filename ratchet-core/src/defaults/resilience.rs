@@ -10,10 +10,9 @@ use std::time::{Duration, Instant};
 
 use ratchet_api::JobFailure;
 use ratchet_api::options::{BreakerOptions, BreakerProfile};
-use ratchet_api::spi::{Gate, ResilienceStrategy};
+use ratchet_api::spi::{BreakerStatus, CircuitState, Gate, ResilienceStrategy};
 
 use breaker::Breaker;
-pub use breaker::CircuitState;
 
 type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
@@ -21,14 +20,15 @@ type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 ///
 /// A breaker counts the newest calls. Once enough of them failed it opens, and jobs of the service go back without
 /// losing an attempt. After a while it lets a few trial calls through: if all succeed it closes, if one fails it opens
-/// again. Trials that have not reported within that while are replaced by new ones. A call that was let in before the
+/// again. A failure that says not to try again ([`do_not_retry`](JobFailure::do_not_retry)) is about the job and not about
+/// the service, and counts as nothing, unless [`count_do_not_retry`](BreakerOptions::count_do_not_retry) is set. Trials that have not reported within that while are replaced by new ones. A call that was let in before the
 /// breaker opened and reports during the trials counts like a trial, since it tells as much about the service.
 ///
 /// ```
-/// use ratchet_api::JobFailure;
-/// use ratchet_api::options::{BreakerOptions, BreakerProfile};
-/// use ratchet_api::spi::{Gate, ResilienceStrategy};
-/// use ratchet_core::defaults::{CircuitBreakers, CircuitState};
+/// use ratchet_core::JobFailure;
+/// use ratchet_core::options::{BreakerOptions, BreakerProfile};
+/// use ratchet_core::spi::{CircuitState, Gate, ResilienceStrategy};
+/// use ratchet_core::defaults::CircuitBreakers;
 ///
 /// let breakers = CircuitBreakers::new(BreakerOptions::default()).profile("payment-gateway", BreakerProfile::Fast);
 /// let outage = JobFailure::new("ConnectError", "refused");
@@ -53,24 +53,6 @@ pub struct CircuitBreakers {
     clock: Clock,
     breakers: Mutex<HashMap<String, Breaker>>,
     warned: AtomicBool,
-}
-
-/// A breaker as a dashboard shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct BreakerStatus {
-    /// The service that it protects.
-    pub service: String,
-    /// The settings that it follows.
-    pub profile: BreakerProfile,
-    /// Whether it lets calls through.
-    pub state: CircuitState,
-    /// Calls that count; of an open one, those that opened it.
-    pub calls: u32,
-    /// Those of them that failed.
-    pub failures: u32,
-    /// Time until calls may be tried again; `None` if they may now.
-    pub retry_in: Option<Duration>,
 }
 
 impl CircuitBreakers {
@@ -108,33 +90,7 @@ impl CircuitBreakers {
         self.with(service, |breaker, now| breaker.open(now, duration));
     }
 
-    /// Closes the breaker of `service` by hand and forgets its calls.
-    pub fn reset(&self, service: &str) {
-        if let Some(breaker) = self.breakers().get_mut(service) {
-            breaker.close();
-        }
-    }
-
-    /// Every breaker that exists, by service name.
-    pub fn states(&self) -> Vec<BreakerStatus> {
-        let breakers = self.breakers();
-        let now = (self.clock)();
-        let mut states: Vec<_> = breakers
-            .iter()
-            .map(|(service, breaker)| BreakerStatus {
-                service: service.clone(),
-                profile: self.profile_of(service),
-                state: breaker.state(now),
-                calls: breaker.calls(),
-                failures: breaker.failures(),
-                retry_in: breaker.retry_in(now),
-            })
-            .collect();
-        states.sort_unstable_by(|a, b| a.service.cmp(&b.service));
-        states
-    }
-
-    /// Calls `act` on the breaker of `service`, made if need be; `None` if there is no room for it.
+    /// Calls `act` on the breaker of `service`, made if need be; `None` if there is no room for it. Logs what changed.
     fn with<T>(&self, service: &str, act: impl FnOnce(&mut Breaker, Instant) -> T) -> Option<T> {
         let mut breakers = self.breakers();
         let now = (self.clock)();
@@ -145,10 +101,28 @@ impl CircuitBreakers {
             let settings = self.options.settings(self.profile_of(service));
             breakers.insert(service.to_owned(), Breaker::new(settings, now));
         }
-        breakers.get_mut(service).map(|breaker| {
-            breaker.touch(now);
-            act(breaker, now)
-        })
+        let breaker = breakers.get_mut(service)?;
+        breaker.touch(now);
+        let before = breaker.circuit_state();
+        let answer = act(breaker, now);
+        let after = breaker.circuit_state();
+        let (calls, failures, retry_in) = (breaker.calls(), breaker.failures(), breaker.retry_in(now));
+        drop(breakers);
+        match after {
+            _ if after == before => {}
+            CircuitState::Open => {
+                tracing::info!(
+                    service,
+                    calls,
+                    failures,
+                    ?retry_in,
+                    "circuit breaker opened: jobs are deferred"
+                );
+            }
+            CircuitState::HalfOpen => tracing::debug!(service, "circuit breaker lets trial calls through"),
+            CircuitState::Closed => tracing::info!(service, "circuit breaker closed: jobs run again"),
+        }
+        Some(answer)
     }
 
     fn make_room(&self, breakers: &mut HashMap<String, Breaker>, now: Instant) -> bool {
@@ -194,6 +168,11 @@ impl ResilienceStrategy for CircuitBreakers {
     }
 
     fn report(&self, service: &str, failure: Option<&JobFailure>) {
+        // The answer was no, but there was one; or the service was not even asked.
+        let settled = failure.is_some_and(|failure| failure.retry_advice().never().is_some());
+        if settled && !self.options.count_do_not_retry {
+            return self.abandon(service);
+        }
         if self.options.enabled {
             self.with(service, |breaker, now| breaker.report(failure.is_some(), now));
         }
@@ -203,6 +182,28 @@ impl ResilienceStrategy for CircuitBreakers {
         if let Some(breaker) = self.breakers().get_mut(service) {
             breaker.abandon();
         }
+    }
+
+    fn states(&self) -> Vec<BreakerStatus> {
+        let breakers = self.breakers();
+        let now = (self.clock)();
+        let mut states: Vec<_> = breakers
+            .iter()
+            .map(|(service, breaker)| {
+                let mut status = BreakerStatus::new(service.as_str(), breaker.state(now));
+                status.profile = self.profile_of(service);
+                (status.calls, status.failures) = (breaker.calls(), breaker.failures());
+                status.retry_in = breaker.retry_in(now);
+                status
+            })
+            .collect();
+        states.sort_unstable_by(|a, b| a.service.cmp(&b.service));
+        states
+    }
+
+    fn reset(&self, service: &str) -> bool {
+        let known = self.breakers().contains_key(service);
+        known && self.with(service, |breaker, _| breaker.close()).is_some()
     }
 }
 

@@ -37,7 +37,7 @@ type Hook = Arc<dyn Fn(&str) -> String + Send + Sync>;
 /// values in messages of databases; card numbers; and e-mail addresses, unless [`SecurityOptions::redact_emails`] is off. What is left says where and what, such as host and database:
 ///
 /// ```
-/// use ratchet_api::{JobFailure, Sanitized};
+/// use ratchet_core::{JobFailure, Sanitized};
 /// use ratchet_core::defaults::DefaultErrorSanitizer;
 ///
 /// let failure = JobFailure::new("SqlError", "no route to jdbc:mysql://admin:s3cret@db.internal:3306/prod");
@@ -49,7 +49,7 @@ type Hook = Arc<dyn Fn(&str) -> String + Send + Sync>;
 /// is sanitized again, so it can hide more but not less:
 ///
 /// ```
-/// # use ratchet_api::{JobFailure, Sanitized};
+/// # use ratchet_core::{JobFailure, Sanitized};
 /// # use ratchet_core::defaults::DefaultErrorSanitizer;
 /// let sanitizer = DefaultErrorSanitizer::default().then(|text| text.replace("Project Falcon", "a project"));
 /// let failure = JobFailure::new("Denied", "Project Falcon: password=hunter2");
@@ -156,7 +156,13 @@ fn visible(text: &str) -> (String, bool) {
     }
     // Up to the end of a word, so that no half of a secret is left that no rule recognises.
     let head = &text[..text.floor_char_boundary(MAX_INPUT)];
-    let head = head.rfind(char::is_whitespace).map_or("", |end| &head[..end]);
+    let ends_word = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | '&');
+    // One unbroken word is kept up to where a secret may begin in it, of which no rule would see the end.
+    let begins_value = |c: char| matches!(c, ':' | '=' | '@' | '(');
+    let head = match head.rfind(ends_word) {
+        Some(end) => &head[..end],
+        None => head.split(begins_value).next().unwrap_or_default(),
+    };
     (head.chars().filter(kept).collect(), true)
 }
 

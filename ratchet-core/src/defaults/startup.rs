@@ -80,7 +80,7 @@ mod tests {
         (node("a"), node("b"), clock)
     }
 
-    // shows: S126 S127
+    // shows: S126
     #[tokio::test]
     async fn one_node_of_many_gets_a_task_until_its_lease_runs_out() {
         let (a, b, clock) = two_nodes();

@@ -109,6 +109,9 @@ impl Kept<'_> {
 
     fn tell(&self, ran: &StoreResult<Ran>, begun: Timestamp, node: &Owner) {
         let task = self.task;
+        if let Ok(Ran::Done { rows } | Ran::Lost { rows } | Ran::Stopped { rows }) = ran {
+            self.node.plugs.metrics.tell(|sink| sink.maintained(task.name(), *rows));
+        }
         match ran {
             Ok(Ran::Done { rows }) => {
                 let due = self.schedule.last(begun).unwrap_or(begun);

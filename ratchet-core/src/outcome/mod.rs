@@ -4,13 +4,16 @@ mod edges;
 
 use std::time::Duration;
 
+use ratchet_api::options::RetryOptions;
 use ratchet_api::{
     Condition, DeadReason, Edge, EdgeState, Effect, End, ErrorRecord, HandBackReason, Job, JobClaim,
-    JobFailure, JobPayload, JobStatus, JobType, JsonText, Limits, NewJob, Outcome, Run, Sanitized,
+    JobFailure, JobPayload, JobStatus, JobType, JsonText, Limits, NewJob, Outcome, ParkedOn, Run, Sanitized,
     Submission,
 };
 
+use crate::JobDefaults;
 use crate::cause::Ended;
+use crate::registry::Registry;
 
 /// What an attempt came to.
 #[derive(Clone, Debug)]
@@ -28,6 +31,10 @@ pub(crate) enum Conclusion {
     Dead { error: ErrorRecord, reason: DeadReason },
     /// It goes back with nothing consumed.
     HandBack { delay: Duration, reason: HandBackReason },
+    /// It waits for what it lacks here, with nothing consumed.
+    Park { on: ParkedOn },
+    /// Its node died, and it goes back at once.
+    Crashed { error: ErrorRecord },
     /// It was called off.
     Canceled { reason: Sanitized },
 }
@@ -52,41 +59,78 @@ impl Edges {
     }
 }
 
-/// Whether dependents or a callback need the result of a job.
-pub(crate) fn result_is_awaited(job: Option<&Job>, edges: &Edges) -> bool {
-    edges.lead_from_success() || job.is_none_or(|job| job.spec.on_success.is_some())
+/// The job that an outcome is about, as far as it is known.
+#[derive(Clone, Copy)]
+pub(crate) struct About<'a> {
+    pub(crate) claim: &'a JobClaim,
+    /// Unless it could not be read, or was not.
+    pub(crate) job: Option<&'a Job>,
+    /// The failure callback of a job that could not be read.
+    pub(crate) salvaged: Option<&'a JobPayload>,
 }
 
-/// The outcome of an attempt, with its edges as they are known now. Of a job that could not be loaded no callbacks are known.
+impl<'a> About<'a> {
+    /// A job of which no more is known than its claim says.
+    pub(crate) const fn claim(claim: &'a JobClaim) -> Self {
+        Self { claim, job: None, salvaged: None }
+    }
+
+    pub(crate) fn on_failure(self) -> Option<&'a JobPayload> {
+        self.job.and_then(|job| job.spec.on_failure.as_ref()).or(self.salvaged)
+    }
+
+    fn on_success(self) -> Option<&'a JobPayload> {
+        self.job.and_then(|job| job.spec.on_success.as_ref())
+    }
+
+    /// Whether dependents or a callback need its result.
+    pub(crate) fn result_is_awaited(self, edges: &Edges) -> bool {
+        edges.lead_from_success() || self.job.is_none() || self.on_success().is_some()
+    }
+}
+
+/// What holds for a callback beside what its job stored of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Callbacks<'a> {
+    pub(crate) limits: &'a Limits,
+    pub(crate) retry: &'a RetryOptions,
+    /// Where the defaults of its method are found, if this node knows it.
+    pub(crate) registry: &'a Registry,
+}
+
+/// The outcome of an attempt, with its edges as they are known now.
 pub(crate) fn of(
-    claim: &JobClaim,
-    job: Option<&Job>,
+    about: About<'_>,
     edges: &Edges,
     conclusion: &Conclusion,
     run: Option<Run>,
-    limits: &Limits,
+    callbacks: Option<Callbacks<'_>>,
 ) -> Outcome {
-    let mut outcome = bare(claim, conclusion, run);
+    let mut outcome = bare(about.claim, conclusion, run);
     outcome.edges_seen = edges.count;
+    let ended = |status, error, result| {
+        let params = about.job.and_then(|job| job.spec.params.as_ref());
+        Ended { job: about.claim.id, params, status, error, result }
+    };
     match conclusion {
         Conclusion::Succeeded { result, submissions, .. } => {
             outcome.effects = edges::decide(&edges.known, JobStatus::Succeeded, result.as_ref());
             outcome
                 .effects
                 .extend(submissions.iter().cloned().map(|submission| Effect::Submit(Box::new(submission))));
-            outcome.effects.extend(job.and_then(|job| {
-                let (status, result) = (JobStatus::Succeeded, result.as_ref());
-                callback(job.spec.on_success.as_ref(), Ended { job, status, error: None, result }, limits)
-            }));
+            let ended = ended(JobStatus::Succeeded, None, result.as_ref());
+            outcome.effects.extend(callback(about, about.on_success(), ended, callbacks));
         }
         Conclusion::Dead { error, .. } => {
             outcome.effects = edges::decide(&edges.known, JobStatus::Failed, None);
-            outcome.effects.extend(job.and_then(|job| {
-                let (status, error) = (JobStatus::Failed, Some(error.message.as_str()));
-                callback(job.spec.on_failure.as_ref(), Ended { job, status, error, result: None }, limits)
-            }));
+            let ended = ended(JobStatus::Failed, Some(error.message.as_str()), None);
+            outcome.effects.extend(callback(about, about.on_failure(), ended, callbacks));
         }
-        Conclusion::Retry { .. } | Conclusion::HandBack { .. } | Conclusion::Canceled { .. } => {}
+        Conclusion::Retry { .. }
+        | Conclusion::HandBack { .. }
+        | Conclusion::Park { .. }
+        | Conclusion::Crashed { .. }
+        | Conclusion::Canceled { .. } => {}
     }
     outcome
 }
@@ -98,23 +142,44 @@ pub(crate) fn bare(claim: &JobClaim, conclusion: &Conclusion, run: Option<Run>) 
         Conclusion::Retry { delay, error } => End::Retry { delay, error },
         Conclusion::Dead { error, reason } => End::DeadLetter { error, reason },
         Conclusion::HandBack { delay, reason } => End::HandBack { delay, reason },
+        Conclusion::Park { on } => End::Park { on },
+        Conclusion::Crashed { .. } => {
+            End::HandBack { delay: Duration::ZERO, reason: HandBackReason::Crashed }
+        }
         Conclusion::Canceled { reason } => End::Canceled { reason },
     };
     let mut outcome = Outcome::new(claim.id, claim.fence, end);
     outcome.run = run;
+    if let Conclusion::Crashed { error } = conclusion {
+        outcome.crash = Some(error.clone());
+    }
     outcome
 }
 
-/// A callback is a job like any other, in the queue and with the priority of the job that it follows.
-fn callback(payload: Option<&JobPayload>, ended: Ended<'_>, limits: &Limits) -> Option<Effect> {
-    let job = ended.job;
-    let mut callback = NewJob::new(payload?.clone());
+/// A callback is a job like any other, with the defaults of its method, or else in the queue and with the priority of the
+/// job that it follows.
+fn callback(
+    about: About<'_>,
+    payload: Option<&JobPayload>,
+    ended: Ended<'_>,
+    callbacks: Option<Callbacks<'_>>,
+) -> Option<Effect> {
+    let (payload, Callbacks { limits, retry, registry }) = payload.zip(callbacks)?;
+    let mut callback = NewJob::new(payload.clone());
     let spec = &mut callback.spec;
     spec.job_type = JobType::Callback;
-    spec.queue = job.spec.queue.clone();
-    spec.priority = job.spec.priority;
-    spec.caller_principal.clone_from(&job.spec.caller_principal);
-    spec.trace_context.clone_from(&job.spec.trace_context);
+    spec.queue = about.claim.queue.clone();
+    spec.priority = about.claim.priority;
+    if let Some(job) = about.job {
+        spec.caller_principal.clone_from(&job.spec.caller_principal);
+        spec.trace_context.clone_from(&job.spec.trace_context);
+    }
+    let unknown = JobDefaults::default();
+    let defaults =
+        registry.find(payload.target(), payload.method()).map_or(&unknown, |method| &method.defaults);
+    if let Err(error) = defaults.apply(retry, spec) {
+        tracing::warn!(%error, "a default of the callback's method is left out");
+    }
     spec.params = ended.params(limits);
     Some(Effect::Submit(Box::new(Submission::single(callback))))
 }

@@ -4,9 +4,10 @@ use std::panic;
 use std::process::Command;
 use std::thread;
 
+use async_trait::async_trait;
+use ratchet_api::spi::{HookError, SchedulerLifecycleHook};
 use ratchet_store_memory::MemoryStore;
 
-use crate::defaults::PackagePrefixClassPolicy;
 use crate::{Call, JobContext, JobFailure, Method, Ratchet};
 
 /// Runs one of the ignored tests below in a process of its own; answers what it printed: stdout, stderr.
@@ -27,11 +28,22 @@ async fn body(ctx: JobContext, (text, how): (String, String)) -> Result<(), JobF
     }
 }
 
-/// Runs jobs that panic with a secret, and panics once outside of them.
+/// Panics with a secret as soon as the node has started.
+struct PanickingHook;
+
+#[async_trait]
+impl SchedulerLifecycleHook for PanickingHook {
+    async fn after_start(&self) -> Result<(), HookError> {
+        panic!("password=hunter2 of a hook");
+    }
+}
+
+/// Runs jobs and a lifecycle hook that panic with a secret, and panics once outside of them.
 async fn panicking_node() {
     let node = Ratchet::builder(MemoryStore::default())
-        .class_policy(PackagePrefixClassPolicy::allow(["test."]))
+        .allow(["test."])
         .method(Method::function("test.Panics", "run", body).unwrap())
+        .hook(PanickingHook)
         .start()
         .await
         .unwrap();
@@ -73,12 +85,13 @@ fn the_text_of_a_panicking_job_is_sanitized_and_names_the_job() {
             "{stderr}"
         );
     }
+    assert!(stderr.contains(" in a lifecycle hook: Panic: password=[REDACTED] of a hook"), "{stderr}");
     assert!(stderr.contains("outside of jobs"), "the standard hook tells about the others: {stderr}");
 }
 
 #[test]
 fn a_hook_that_was_there_before_is_called_for_every_panic() {
     let (stdout, stderr) = run("node_with_a_hook_of_its_own");
-    assert_eq!(stdout.matches("seen: ").count(), 3, "{stdout}");
+    assert_eq!(stdout.matches("seen: ").count(), 4, "{stdout}");
     assert!(!stderr.contains("panicked at"), "{stderr}");
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod alarm;
 mod strategy;
+mod suspects;
 
 pub use strategy::{AdaptivePolling, PollingMode};
 
@@ -12,11 +13,13 @@ use std::time::{Duration, Instant};
 
 use ratchet_api::spi::PollSignal;
 use ratchet_api::store::ClaimRequest;
-use ratchet_api::{HandBackReason, JobClaim, QueueLimit, QueueName, StoreResult};
+use ratchet_api::{JobClaim, QueueLimit, QueueName, StoreResult};
 
-use crate::cluster::recovery;
+use crate::cluster::recovery::{self, Orphaned};
 use crate::coordinator::Coordinator;
 use crate::engine::Engine;
+use crate::outage::Outage;
+use suspects::Suspects;
 
 /// Looks for work and hands it over, as much as there is room for.
 pub(crate) struct Poller {
@@ -30,13 +33,16 @@ pub(crate) struct Poller {
     unsure: bool,
     /// When it was last seen which jobs are this node's.
     reconciled: Instant,
+    suspects: Suspects,
+    outage: Outage,
 }
 
 impl Poller {
     pub(crate) fn new(engine: Arc<Engine>, coordinator: Arc<Coordinator>) -> Self {
         let more = engine.slots.queues().cloned().collect();
-        let reconciled = Instant::now();
-        Self { engine, coordinator, looks: 0, more, unsure: false, reconciled }
+        let (reconciled, outage) = (Instant::now(), engine.outage("claim"));
+        let suspects = Suspects::new();
+        Self { engine, coordinator, looks: 0, more, unsure: false, reconciled, suspects, outage }
     }
 
     /// Looks until the node drains or loses its lease.
@@ -55,15 +61,21 @@ impl Poller {
         }
     }
 
-    /// Waits until there is room in a queue that may have more. After this long, or a wakeup, any of them may.
+    /// Waits until there is room in a queue that may have more. After this long, or a wakeup, any of them may: a wakeup alone
+    /// is no reason for a claim, or a node that has as much as it can do would claim in crumbs.
     async fn rest(&mut self, delay: Duration) {
         let mut over = std::pin::pin!(tokio::time::sleep(delay));
         while !self.engine.slots.has_room(&self.more) {
             tokio::select! {
                 () = &mut over => {}
                 () = self.engine.alarm.rings() => {}
-                // The strategy is to know; the look follows at once, whatever it says.
-                () = self.engine.bell.notified() => { let _ = self.engine.delay(PollSignal::Wakeup); }
+                () = self.engine.bell.notified() => {
+                    // The strategy is to know; the look follows as soon as there is room, whatever it says.
+                    let _ = self.engine.delay(PollSignal::Wakeup);
+                    self.more = self.engine.slots.queues().cloned().collect();
+                    continue;
+                }
+                () = self.engine.running.suspect_gone() => {}
                 () = self.engine.slots.opened(&self.more) => continue,
             }
             self.more = self.engine.slots.queues().cloned().collect();
@@ -73,16 +85,19 @@ impl Poller {
 
     /// Claims as many as there is room for. Answers how long to wait if there is no more.
     async fn look(&mut self) -> Duration {
-        match self.claim().await {
+        let claimed = self.claim().await;
+        self.outage.note(&claimed);
+        self.engine.claimed(claimed.is_err());
+        match claimed {
             Ok((asked, claims)) => {
                 learn(&mut self.more, &asked, &claims);
+                self.engine.plugs.metrics.claimed(&asked, &claims);
                 let batch_size = asked.iter().map(|queue| queue.limit).sum();
                 let signal = PollSignal::Polled { claimed: claims.len(), batch_size };
                 self.coordinator.accept(claims).await;
                 self.engine.delay(signal)
             }
-            Err(error) => {
-                tracing::warn!(%error, "looking for work failed");
+            Err(_) => {
                 // Whatever there is, it waits until the store may be well again.
                 self.more.clear();
                 self.engine.delay(PollSignal::Failed)
@@ -97,6 +112,8 @@ impl Poller {
             reconcile(&self.engine, &self.coordinator).await?;
             (self.unsure, self.reconciled) = (false, Instant::now());
         }
+        let taken = self.suspects.look(&self.engine, &self.coordinator).await;
+        taken.inspect_err(|_| self.unsure = true)?;
         self.looks = self.looks.wrapping_add(1);
         let (engine, looks) = (Arc::clone(&self.engine), self.looks);
         let claimed = self.engine.exchange.claim(move || request(&engine, looks)).await;
@@ -111,12 +128,15 @@ fn is_idle(engine: &Engine) -> bool {
     !engine.may_hold.load(Ordering::Relaxed) && engine.running.is_empty() && !takeover_lost
 }
 
-/// As much as there is room for.
+/// As much as there is room for. A node that stops asks for nothing, or it would take again what it hands back by the same
+/// call.
 fn request(engine: &Engine, looks: usize) -> ClaimRequest {
-    let room = engine.slots.room(engine.options.polling.batch_size as usize, looks);
-    let boost = engine.options.store.priority_boost_interval;
+    let room = match engine.takes_work() {
+        true => engine.slots.room(engine.options.polling.batch_size as usize, looks),
+        false => Vec::new(),
+    };
     let mut request = ClaimRequest::of_queues(engine.owner.clone(), room);
-    request.boost_interval = Some(boost).filter(|interval| !interval.is_zero());
+    request.boost_interval = engine.boost_interval();
     request
 }
 
@@ -132,12 +152,22 @@ pub(crate) async fn reconcile(engine: &Engine, coordinator: &Coordinator) -> Sto
             engine.running.stop_at(job, fence);
         }
     }
-    let unknown = owned.into_iter().filter(|claim| !engine.running.has(claim.id, claim.fence)).collect();
+    let unknown: Vec<_> =
+        owned.into_iter().filter(|claim| !engine.running.has(claim.id, claim.fence)).collect();
     if *takeover_lost {
         // They may be a dead node's: running them would hide that it died with them.
-        recovery::settle(engine, recovery::begin(engine, unknown), HandBackReason::Crashed).await;
+        recovery::settle(
+            engine,
+            recovery::begin(engine, unknown),
+            Orphaned::Crashed { owner: None, alone: false },
+        )
+        .await;
     } else {
-        coordinator.accept(unknown).await;
+        // Those that crashed before may have been suspects, which nobody takes in passing.
+        let (suspects, others): (Vec<_>, Vec<_>) =
+            unknown.into_iter().partition(|claim| claim.crash_count > 0);
+        recovery::settle(engine, recovery::begin(engine, suspects), Orphaned::Released).await;
+        coordinator.accept(others).await;
     }
     *takeover_lost = false;
     Ok(())

@@ -30,8 +30,8 @@ const FULL_RUN_FLOOR: Duration = Duration::from_millis(50);
 /// and asks again with what it found.
 ///
 /// ```
-/// use ratchet_api::options::PollingOptions;
-/// use ratchet_api::spi::{PollSignal, PollingStrategy};
+/// use ratchet_core::options::PollingOptions;
+/// use ratchet_core::spi::{PollSignal, PollingStrategy};
 /// use ratchet_core::AdaptivePolling;
 /// use std::time::{Duration, Instant};
 ///

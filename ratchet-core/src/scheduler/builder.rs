@@ -1,93 +1,39 @@
 //! Setting a scheduler up.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ratchet_api::options::{OptionsError, QueueOptions, RatchetOptions};
+use ratchet_api::options::{QueueOptions, RatchetOptions};
 use ratchet_api::spi::{
-    BeanResolver, CallerPrincipalResolver, ClassPolicy, ClusterCoordinator, ErrorSanitizer, ExecutorProvider,
-    HookError, JobEventListener, JobInvocationResolver, MetricsSink, NodeIdentityProvider, PollingStrategy,
-    ResilienceStrategy, RetryPolicy, SchedulerLifecycleHook, TraceParentResolver,
+    Bean, BeanResolver, CallerPrincipalResolver, ClassPolicy, ClusterCoordinator, ErrorSanitizer,
+    ExecutorProvider, JobEventListener, JobInvocationResolver, MetricsSink, NodeIdentityProvider,
+    PollingStrategy, ResilienceStrategy, RetryPolicy, SchedulerLifecycleHook, StartupCoordinator,
+    TraceParentResolver,
 };
 use ratchet_api::store::JobStore;
-use ratchet_api::{InvalidName, QueueName, StoreError, TargetName};
+use ratchet_api::{InvalidName, JobError, QueueName, ResourceName, TargetName};
 use tokio::runtime::Handle;
 
-use super::{Client, Scheduler, Stepper};
+use super::{Client, JobFunction, JobTarget, Scheduler, StartError, Stepper};
+use crate::coordinator::pace::PaceClock;
 use crate::defaults::{
     AlwaysRetry, Beans, CircuitBreakers, DefaultErrorSanitizer, DefaultNodeIdentity, JsonInvocationResolver,
     NoOpClusterCoordinator, PackagePrefixClassPolicy, TokioExecutor,
 };
 use crate::events::Events;
 use crate::maintenance;
+use crate::metrics::Metrics;
 use crate::panics::install_hook;
 use crate::poller::AdaptivePolling;
-use crate::registry::{Method, RegisteredTwice, Registry, TwoProfiles};
+use crate::registry::{Method, Registry, TwoProfiles};
 use crate::scheduler::client::Parts;
+use crate::scheduler::resources::Resources;
 
-/// A type whose methods are jobs. `#[jobs]` writes it.
-pub trait JobTarget: Any + Send + Sync + Sized {
-    /// The name that payloads call it by: stable, whatever becomes of the Rust type.
-    const TARGET: &'static str;
-
-    /// Its methods.
-    ///
-    /// # Errors
-    /// A name that no store takes.
-    fn methods() -> Result<Vec<Method>, InvalidName>;
-}
-
-/// A function that is a job. `#[job]` writes it.
-pub trait JobFunction {
-    /// How to call it.
-    ///
-    /// # Errors
-    /// A name that no store takes.
-    fn method() -> Result<Method, InvalidName>;
-}
-
-/// Why a scheduler does not start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// Options out of range.
-    #[error(transparent)]
-    Options(#[from] OptionsError),
-    /// A name that no store takes.
-    #[error(transparent)]
-    Name(#[from] InvalidName),
-    /// A target and method with two bodies.
-    #[error(transparent)]
-    Twice(#[from] RegisteredTwice),
-    /// A breaker with two profiles.
-    #[error(transparent)]
-    Profiles(#[from] TwoProfiles),
-    /// Nothing may run.
-    #[error(
-        "the class policy allows nothing, so no job could run; give one to the builder, \
-         such as `.class_policy(PackagePrefixClassPolicy::allow([\"billing.\"]))`"
-    )]
-    EmptyPolicy,
-    /// Something that is registered may not run.
-    #[error(
-        "target `{0}` is registered but the class policy does not allow it; add its prefix to the policy"
-    )]
-    Denied(TargetName),
-    /// There is nothing to run.
-    #[error("no job is registered; add a bean with `.bean(..)`, or use `Ratchet::client` to submit only")]
-    NothingRegistered,
-    /// A hook refused.
-    #[error("a lifecycle hook refused the start: {0}")]
-    Hook(HookError),
-    /// The store is not usable.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// There is no thread for the heartbeat.
-    #[error("the heartbeat cannot begin: {0}")]
-    Heartbeat(#[from] std::io::Error),
-}
+/// Tells how much time has passed.
+type MonotonicClock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
 /// Sets a scheduler up. What is not given has a default; [`start`](Self::start) refuses what cannot work.
 #[must_use = "nothing runs before `start`"]
@@ -96,28 +42,28 @@ pub struct SchedulerBuilder {
     pub(super) options: RatchetOptions,
     pub(super) registry: Registry,
     pub(super) wrong: Option<InvalidName>,
+    resources: BTreeMap<ResourceName, u32>,
     beans: Beans,
+    claimed_twice: Option<TargetName>,
     pub(super) resolver_of_beans: Option<Arc<dyn BeanResolver>>,
     pub(super) policy: Option<Arc<dyn ClassPolicy>>,
+    allowed: Vec<String>,
     pub(super) retry: Arc<dyn RetryPolicy>,
     pub(super) resilience: Option<Arc<dyn ResilienceStrategy>>,
     pub(super) sanitizer: Option<Arc<dyn ErrorSanitizer>>,
     pub(super) executor: Option<Arc<dyn ExecutorProvider>>,
     pub(super) cluster: Option<Arc<dyn ClusterCoordinator>>,
+    pub(super) startup: Option<Arc<dyn StartupCoordinator>>,
     pub(super) invocation: Arc<dyn JobInvocationResolver>,
     pub(super) identity: Arc<dyn NodeIdentityProvider>,
     pub(super) principal: Option<Arc<dyn CallerPrincipalResolver>>,
     pub(super) trace: Option<Arc<dyn TraceParentResolver>>,
-    pub(super) metrics: Arc<dyn MetricsSink>,
+    pub(super) metrics: Metrics,
     pub(super) strategy: Option<Box<dyn PollingStrategy>>,
+    pub(super) monotonic: Option<MonotonicClock>,
     pub(super) hooks: Vec<Arc<dyn SchedulerLifecycleHook>>,
     pub(super) events: Events,
 }
-
-/// Counts nothing.
-struct NoMetrics;
-
-impl MetricsSink for NoMetrics {}
 
 impl SchedulerBuilder {
     pub(crate) fn new(store: Arc<dyn JobStore>) -> Self {
@@ -126,33 +72,56 @@ impl SchedulerBuilder {
             options: RatchetOptions::default(),
             registry: Registry::default(),
             wrong: None,
+            resources: BTreeMap::new(),
             beans: Beans::new(),
+            claimed_twice: None,
             resolver_of_beans: None,
             policy: None,
+            allowed: Vec::new(),
             retry: Arc::new(AlwaysRetry),
             resilience: None,
             sanitizer: None,
             executor: None,
             cluster: None,
+            startup: None,
             invocation: Arc::new(JsonInvocationResolver),
             identity: Arc::new(DefaultNodeIdentity::default()),
             principal: None,
             trace: None,
-            metrics: Arc::new(NoMetrics),
+            metrics: Metrics::default(),
             strategy: None,
+            monotonic: None,
             hooks: Vec::new(),
             events: Events::default(),
         }
     }
 
-    /// Registers the methods of a bean, and the bean itself.
-    pub fn bean<T: JobTarget>(mut self, bean: T) -> Self {
-        match (TargetName::new(T::TARGET), T::methods()) {
-            (Ok(target), Ok(methods)) => {
-                self.beans.insert(target, Arc::new(bean));
-                methods.into_iter().fold(self, Self::method)
-            }
-            (Err(error), _) | (_, Err(error)) => self.wrong(error),
+    /// Registers a service: the methods that `#[jobs]` found, and what they are called on. One that the application uses
+    /// as well is given as an `Arc`.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use ratchet_core::{JobFailure, Ratchet, jobs};
+    ///
+    /// struct Mailer;
+    ///
+    /// #[jobs(target = "mail.Mailer")]
+    /// impl Mailer {
+    ///     #[job]
+    ///     async fn welcome(&self, user: u64) -> Result<(), JobFailure> {
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// # let store = ratchet_store_memory::MemoryStore::new();
+    /// let mailer = Arc::new(Mailer);
+    /// let builder = Ratchet::builder(store).register(Arc::clone(&mailer)).allow(["mail."]);
+    /// ```
+    pub fn register<T: JobTarget>(self, service: T) -> Self {
+        match T::methods() {
+            Ok(methods) => methods.into_iter().fold(self, Self::method).bean(T::TARGET, service.into_bean()),
+            Err(error) => self.wrong(error),
         }
     }
 
@@ -170,11 +139,47 @@ impl SchedulerBuilder {
         self
     }
 
+    /// Follows what this error says about a retry also where jobs hide it: in an `anyhow::Error`, in a `Box<dyn Error>`,
+    /// among the sources of another error, or in a [`JobFailure`](crate::JobFailure) that `?` made. An error that a
+    /// registered job returns as it is needs no such word.
+    ///
+    /// ```
+    /// use ratchet_core::{JobError, Ratchet, jobs};
+    ///
+    /// #[derive(Debug, thiserror::Error, JobError)]
+    /// #[error("card declined")]
+    /// #[do_not_retry("declined by the issuer")]
+    /// struct Declined;
+    ///
+    /// struct Till;
+    ///
+    /// #[jobs(target = "shop.Till")]
+    /// impl Till {
+    ///     #[job]
+    ///     async fn charge(&self, order: u64) -> anyhow::Result<()> {
+    ///         Err(anyhow::Error::from(Declined).context(format!("order {order}"))) // a dead letter at once
+    ///     }
+    /// }
+    ///
+    /// # let store = ratchet_store_memory::MemoryStore::new();
+    /// let builder = Ratchet::builder(store).register(Till).allow(["shop."]).heed::<Declined>();
+    /// ```
+    pub fn heed<E: JobError>(self) -> Self {
+        ratchet_api::heed::<E>();
+        self
+    }
+
     /// Gives the bean of a target whose methods were registered by [`method`](Self::method).
-    pub fn bean_of(mut self, target: &str, bean: impl Any + Send + Sync) -> Self {
+    pub fn bean_of(self, target: &str, bean: Arc<impl Any + Send + Sync>) -> Self {
+        self.bean(target, bean)
+    }
+
+    fn bean(mut self, target: &str, bean: Bean) -> Self {
         match TargetName::new(target) {
             Ok(target) => {
-                self.beans.insert(target, Arc::new(bean));
+                if self.beans.insert(target.clone(), bean).is_some() {
+                    self.claimed_twice.get_or_insert(target);
+                }
                 self
             }
             Err(error) => self.wrong(error),
@@ -198,13 +203,42 @@ impl SchedulerBuilder {
         self
     }
 
-    /// Which targets may run. Nothing may, until this is given.
-    pub fn class_policy(mut self, policy: impl ClassPolicy) -> Self {
-        self.policy = Some(Arc::new(policy));
+    /// How many jobs may use a resource at once, in the whole cluster: those that name it by `#[job(resource = "printer")]`
+    /// or `.resource("printer")`. Written when the node starts. If nodes say different numbers, the last to start wins, and
+    /// its log says so; `ratchet resources set` changes it until then.
+    ///
+    /// A job that names a resource without a limit waits until there is one.
+    ///
+    /// ```
+    /// # let store = ratchet_store_memory::MemoryStore::new();
+    /// let builder = ratchet_core::Ratchet::builder(store).resource("printer", 2);
+    /// ```
+    pub fn resource(mut self, name: &str, limit: u32) -> Self {
+        match ResourceName::new(name) {
+            Ok(name) => {
+                self.resources.insert(name, limit);
+                self
+            }
+            Err(error) => self.wrong(error),
+        }
+    }
+
+    /// Which targets may run, by the beginning of their name up to a dot, or by the whole of it
+    /// ([how](PackagePrefixClassPolicy)). Nothing may, until this is given; given again, it adds.
+    pub fn allow<E: Into<String>>(mut self, targets: impl IntoIterator<Item = E>) -> Self {
+        self.allowed.extend(targets.into_iter().map(Into::into));
+        self.policy = Some(Arc::new(PackagePrefixClassPolicy::allow(self.allowed.iter())));
         self
     }
 
-    /// Finds beans elsewhere, such as in a container.
+    /// Decides by itself which targets may run, in place of [`allow`](Self::allow): the last that is given holds.
+    pub fn class_policy(mut self, policy: impl ClassPolicy) -> Self {
+        self.policy = Some(Arc::new(policy));
+        self.allowed.clear();
+        self
+    }
+
+    /// Finds beans elsewhere, such as in a container, and not among those that were registered.
     pub fn bean_resolver(mut self, resolver: impl BeanResolver) -> Self {
         self.resolver_of_beans = Some(Arc::new(resolver));
         self
@@ -240,6 +274,12 @@ impl SchedulerBuilder {
         self
     }
 
+    /// Lets one node of many do a start-up task. The default takes a lock in the store.
+    pub fn startup_coordinator(mut self, coordinator: impl StartupCoordinator) -> Self {
+        self.startup = Some(Arc::new(coordinator));
+        self
+    }
+
     /// Turns calls into payloads and back.
     pub fn invocation_resolver(mut self, resolver: impl JobInvocationResolver) -> Self {
         self.invocation = Arc::new(resolver);
@@ -266,13 +306,20 @@ impl SchedulerBuilder {
 
     /// Where numbers about the engine go.
     pub fn metrics(mut self, metrics: impl MetricsSink) -> Self {
-        self.metrics = Arc::new(metrics);
+        self.metrics = Metrics::new(metrics);
         self
     }
 
     /// Decides how long the poller waits.
     pub fn polling_strategy(mut self, strategy: impl PollingStrategy) -> Self {
         self.strategy = Some(Box::new(strategy));
+        self
+    }
+
+    /// By which circuit breakers and rate limits measure time, in place of the system's: for tests that travel in time. It
+    /// never goes backwards. What is due is the store's to say, by a clock of its own.
+    pub fn monotonic_clock(mut self, clock: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
+        self.monotonic = Some(Arc::new(clock));
         self
     }
 
@@ -315,7 +362,26 @@ impl SchedulerBuilder {
         Stepper::start(self).await
     }
 
-    /// A client with the same settings, that runs nothing.
+    /// A [client](crate::Ratchet::client) with these options and plug points, that runs nothing: for a process that only
+    /// submits and steers, and wants other than the defaults.
+    ///
+    /// ```
+    /// use ratchet_core::Ratchet;
+    ///
+    /// # fn example(store: ratchet_store_memory::MemoryStore) -> Result<(), ratchet_core::StartError> {
+    /// let client = Ratchet::builder(store)
+    ///     .configure(|options| options.limits.payload_bytes = 1024 * 1024)
+    ///     .client()?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Options out of range, or a name that no store takes.
+    pub fn client(self) -> Result<Client, StartError> {
+        self.check_options()?;
+        Ok(self.into_client())
+    }
+
     pub(super) fn into_client(self) -> Client {
         Client::new(Parts {
             cluster: self.cluster_or_default(),
@@ -323,25 +389,42 @@ impl SchedulerBuilder {
             sanitizer: self
                 .sanitizer
                 .unwrap_or_else(|| Arc::new(DefaultErrorSanitizer::new(&self.options.security))),
-            store: self.store,
+            store: self.metrics.measured(self.store),
             options: self.options,
             principal: self.principal,
             trace: self.trace,
+            resolver: self.invocation,
+            metrics: self.metrics,
             events: self.events,
-            stop: Arc::new(|_| {}),
+            registry: Arc::new(self.registry),
+            stop: Arc::new(|_| false),
             bell: Arc::default(),
+            of_node: false,
             alarm: Arc::default(),
         })
     }
 
-    fn check(&self) -> Result<(), StartError> {
+    fn check_options(&self) -> Result<(), StartError> {
         if let Some(error) = &self.wrong {
             return Err(error.clone().into());
         }
         self.options.validate()?;
         maintenance::check(&self.options.maintenance)?;
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), StartError> {
+        self.check_options()?;
+        if let Some(target) = &self.claimed_twice {
+            return Err(StartError::TwoServices(target.clone()));
+        }
         self.registry.check()?;
         self.registry.breaker_profiles()?;
+        // What a container has may change while the node runs; what is registered here may not.
+        let orphan = self.registry.without_bean(&self.beans).filter(|_| self.resolver_of_beans.is_none());
+        if let Some(target) = orphan {
+            return Err(StartError::NoBean(target.clone()));
+        }
         let targets = self.registry.targets();
         if targets.is_empty() {
             return Err(StartError::NothingRegistered);
@@ -355,6 +438,16 @@ impl SchedulerBuilder {
                 None => Ok(()),
             },
         }
+    }
+
+    /// The limits of resources that it was given.
+    pub(super) fn resources(&mut self) -> Result<Resources, InvalidName> {
+        Ok(Resources {
+            store: Arc::clone(&self.store),
+            limits: std::mem::take(&mut self.resources),
+            retry_delay: self.options.retry.permit_delay,
+            node: self.label()?,
+        })
     }
 
     /// What people call this node.
@@ -380,13 +473,25 @@ impl SchedulerBuilder {
 
     pub(super) fn resilience_or_default(&mut self) -> Result<Arc<dyn ResilienceStrategy>, TwoProfiles> {
         let breakers = || -> Arc<dyn ResilienceStrategy> {
-            Arc::new(CircuitBreakers::new(self.options.breaker.clone()))
+            let breakers = CircuitBreakers::new(self.options.breaker.clone());
+            match self.monotonic.clone() {
+                Some(clock) => Arc::new(breakers.with_clock(move || clock())),
+                None => Arc::new(breakers),
+            }
         };
-        let strategy = self.resilience.take().unwrap_or_else(breakers);
+        let strategy: Arc<dyn ResilienceStrategy> = self.resilience.take().unwrap_or_else(breakers);
         for (service, profile) in self.registry.breaker_profiles()? {
             strategy.declare(service, profile);
         }
         Ok(strategy)
+    }
+
+    /// By which rate limits go.
+    pub(super) fn pacing_clock(&self) -> PaceClock {
+        match self.monotonic.clone() {
+            Some(clock) => Arc::new(move || clock().into()),
+            None => Arc::new(tokio::time::Instant::now),
+        }
     }
 
     pub(super) fn sanitizer(&self) -> Arc<dyn ErrorSanitizer> {

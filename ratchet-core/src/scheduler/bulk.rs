@@ -78,8 +78,8 @@ impl Client {
     ///
     /// ```
     /// # async fn example(client: ratchet_core::Client) -> Result<(), Box<dyn std::error::Error>> {
-    /// use ratchet_api::store::JobFilter;
-    /// use ratchet_api::QueueName;
+    /// use ratchet_core::store::JobFilter;
+    /// use ratchet_core::QueueName;
     ///
     /// let mut mails = JobFilter::default();
     /// mails.queue = Some(QueueName::new("mail")?);

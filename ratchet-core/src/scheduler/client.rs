@@ -6,28 +6,34 @@ use std::time::Duration;
 
 use ratchet_api::options::RatchetOptions;
 use ratchet_api::spi::{
-    CallerPrincipalResolver, ClassPolicy, ClusterCoordinator, ErrorSanitizer, NodeIdentityProvider as _,
-    TraceParentResolver,
+    CallerPrincipalResolver, ClassPolicy, ClusterCoordinator, ErrorSanitizer, InvocationError,
+    JobInvocationResolver, NodeIdentityProvider as _, TraceParentResolver,
 };
 use ratchet_api::store::{CancelVerdict, JobStore, PauseVerdict, ResumeVerdict, RetryVerdict, Target};
 use ratchet_api::{
     ControlError, Due, EventHeader, Inserted, InvalidSubmission, Job, JobEvent, JobEventKind, JobFailure,
-    JobId, JobPriority, JobStatus, NewJob, Owner, Sanitized, Submission, SubmitError, Timestamp,
+    JobId, JobPayload, JobPriority, JobStatus, NewJob, Owner, Sanitized, Submission, SubmitError, Timestamp,
 };
 
 use tokio::sync::Notify;
 
-use super::enqueue::{Enqueue, apply};
+use super::enqueue::Enqueue;
 use crate::coalesce::Coalescer;
 use crate::defaults::DefaultNodeIdentity;
 use crate::engine::Node;
 use crate::events::Events;
+use crate::handle::Origin;
 use crate::maintenance::Maintenance;
+use crate::metrics::Metrics;
+use crate::notifier::Notifier;
 use crate::poller::alarm::Alarm;
+use crate::registry::Registry;
 use crate::{Call, JobContext, JobHandle, TraceParent};
 
 /// The most submissions in one call to the store.
 const MOST: usize = 1_000;
+/// How long the last wakeups may take.
+const CLOSING: Duration = Duration::from_secs(3);
 
 /// Submits and steers jobs. Cloning it is cheap.
 #[derive(Clone)]
@@ -36,6 +42,7 @@ pub struct Client(Arc<Inner>);
 struct Inner {
     parts: Parts,
     inserts: Coalescer<Submission, Inserted>,
+    notifier: Notifier,
 }
 
 /// What a client is made of.
@@ -46,14 +53,20 @@ pub(crate) struct Parts {
     pub(crate) sanitizer: Arc<dyn ErrorSanitizer>,
     pub(crate) principal: Option<Arc<dyn CallerPrincipalResolver>>,
     pub(crate) trace: Option<Arc<dyn TraceParentResolver>>,
+    pub(crate) resolver: Arc<dyn JobInvocationResolver>,
+    pub(crate) metrics: Metrics,
     pub(crate) cluster: Arc<dyn ClusterCoordinator>,
     pub(crate) events: Events,
-    /// Stops the body of a job that runs in this process.
-    pub(crate) stop: Arc<dyn Fn(JobId) + Send + Sync>,
+    /// The methods of this process, whose aliases tell which names mean the same.
+    pub(crate) registry: Arc<Registry>,
+    /// Stops the body of a job if it runs in this process, and tells whether it does.
+    pub(crate) stop: Arc<dyn Fn(JobId) -> bool + Send + Sync>,
     /// Rings when there may be work for this process.
     pub(crate) bell: Arc<Notify>,
     /// Rings when a job becomes due that this process submitted.
     pub(crate) alarm: Arc<Alarm>,
+    /// Whether a node runs in this process whose coordinator it shares.
+    pub(crate) of_node: bool,
 }
 
 impl Client {
@@ -61,7 +74,8 @@ impl Client {
         let inserts = Coalescer::new(MOST, 2, Arc::clone(&parts.store), |store, submissions| async move {
             store.insert(&submissions).await
         });
-        Self(Arc::new(Inner { parts, inserts }))
+        let notifier = Notifier::new(Arc::clone(&parts.cluster), parts.metrics.clone());
+        Self(Arc::new(Inner { parts, inserts, notifier }))
     }
 
     /// The client of a node that runs jobs itself.
@@ -74,11 +88,15 @@ impl Client {
             sanitizer: Arc::clone(&node.plugs.sanitizer),
             principal: node.plugs.principal.clone(),
             trace: node.plugs.trace.clone(),
+            resolver: Arc::clone(&node.plugs.resolver),
+            metrics: node.plugs.metrics.clone(),
             cluster: Arc::clone(&node.plugs.cluster),
             events: node.events.clone(),
+            registry: Arc::clone(&node.registry),
             stop: Arc::new(move |job: JobId| running.stop(job)),
             bell: Arc::clone(&node.bell),
             alarm: Arc::clone(&node.alarm),
+            of_node: true,
         })
     }
 
@@ -90,6 +108,22 @@ impl Client {
     /// Describes a job that takes the place of one that has not started, which is cancelled: for debouncing.
     pub fn replace<R>(&self, old: JobId, call: impl Into<Call<R>>) -> Enqueue<R> {
         self.enqueue(call).replacing(old)
+    }
+
+    /// Sends what the other nodes are still to be told, and lets go of the connection for it: before a process ends that
+    /// only submits and steers, since nobody waits for a wakeup otherwise. A lost one costs others a poll. The client of a node
+    /// is closed by [`Scheduler::stop`](crate::Scheduler::stop), and not by this.
+    pub async fn close(&self) {
+        let Parts { cluster, of_node, .. } = &self.0.parts;
+        let told = async {
+            self.0.notifier.flush().await;
+            if !of_node {
+                cluster.shutdown().await;
+            }
+        };
+        if tokio::time::timeout(CLOSING, told).await.is_err() {
+            tracing::debug!("a wakeup may not have been sent");
+        }
     }
 
     /// Where the jobs are.
@@ -106,19 +140,34 @@ impl Client {
 
     /// A handle of a job that was submitted before.
     pub fn job<R>(&self, id: JobId) -> JobHandle<R> {
-        JobHandle::new(id, false, self.clone())
+        JobHandle::new(id, Origin::New, self.clone())
     }
 
     pub(crate) fn describe<R>(&self, call: &Call<R>) -> Result<NewJob, SubmitError> {
-        let payload = call.payload().map_err(crate::CallError::into_submit_error)?;
-        let mut job = NewJob::new(payload);
-        job.spec.max_retries = self.0.parts.options.retry.max_retries;
-        job.spec.backoff = self.0.parts.options.retry.backoff;
+        let mut job = NewJob::new(self.payload(call)?);
         job.spec.caller_principal =
             self.0.parts.principal.as_ref().and_then(|principal| principal.caller_principal());
         job.spec.trace_context = self.trace_parent().map(|span| span.to_string());
-        apply(call.job_defaults(), &mut job).map_err(|error| SubmitError::Invalid(error.into()))?;
+        let applied = call.job_defaults().apply(&self.0.parts.options.retry, &mut job.spec);
+        applied.map_err(|error| SubmitError::Invalid(error.into()))?;
         Ok(job)
+    }
+
+    /// What is stored of a call: what the [`JobInvocationResolver`] makes of it.
+    ///
+    /// # Errors
+    /// A name that no store takes, or an argument without a JSON form.
+    pub fn payload<R>(&self, call: &Call<R>) -> Result<JobPayload, SubmitError> {
+        let invocation = call.invocation().map_err(crate::CallError::into_submit_error)?;
+        self.0.parts.resolver.to_payload(&invocation).map_err(|error| match error {
+            InvocationError::Name(name) => SubmitError::Invalid(name.into()),
+            other => SubmitError::Argument(other.to_string()),
+        })
+    }
+
+    /// Counts what became of a submission, unless it is stored with the outcome of a body.
+    pub(super) fn count(&self, submission: &Submission, inserted: Option<&Inserted>) {
+        self.0.parts.metrics.submitted(submission, inserted);
     }
 
     /// The span in which something is enqueued: your tracer's, else that of the body that this code runs in.
@@ -157,47 +206,111 @@ impl Client {
         Ok(inserted)
     }
 
-    pub(super) fn wake(&self, wakeup: Wakeup) {
+    pub(crate) fn wake(&self, wakeup: Wakeup) {
         if let Some(priority) = wakeup.now {
-            self.ring(priority);
+            self.wake_up(priority);
         }
         if let Some(delay) = wakeup.later {
             self.0.parts.alarm.set(delay);
         }
     }
 
-    /// Tells this node and the others that there may be work: for jobs that were stored inside a transaction of yours,
-    /// once it is committed. A hint: without it they are found by the next poll.
+    /// Tells this node and the others that there may be work. Submitting does it by itself, except inside a transaction of
+    /// yours, where [`JobHandle::committed`] does. A hint: nobody waits for it, and a lost one costs a poll.
     pub fn wake_up(&self, priority: JobPriority) {
-        self.ring(priority);
-    }
-
-    /// Tells this node and the others that there is work. A hint: nobody waits for it, and a lost one costs a poll.
-    fn ring(&self, priority: JobPriority) {
         self.0.parts.bell.notify_one();
-        let cluster = Arc::clone(&self.0.parts.cluster);
-        tokio::spawn(async move {
-            if let Err(error) = cluster.notify_new_work(priority).await {
-                tracing::debug!(%error, "a wakeup was not sent");
-            }
-        });
+        self.0.notifier.new_work(priority);
     }
 
-    pub(crate) fn handle<R>(
+    /// How long a job waits at least for a permit of a resource that is configured by this client.
+    pub(super) fn permit_delay(&self) -> Duration {
+        self.0.parts.options.retry.permit_delay
+    }
+
+    /// Leaves a submission to the outcome of the body that runs in `ctx`, unless a job has its idempotency key already.
+    pub(super) async fn submit_with_outcome<R>(
+        &self,
+        submission: Submission,
+        ctx: &JobContext,
+    ) -> Result<JobHandle<R>, SubmitError> {
+        let id = submission.id().ok_or(InvalidSubmission::Empty)?;
+        let key = submission.jobs.iter().find_map(|job| job.spec.idempotency_key.clone());
+        if let Some(key) = &key {
+            if let Some((first, call)) = ctx.added_with(key) {
+                return self.duplicate(&submission, first, &call, Origin::WithOutcome);
+            }
+            // A store in trouble is no reason to fail here: the commit finds the key.
+            if let Ok(Some(first)) = self.0.parts.store.find_by_idempotency_key(key).await {
+                return self.handle(&submission, Inserted::Existing(first)).await;
+            }
+        }
+        ctx.add(submission);
+        Ok(JobHandle::new(id, Origin::WithOutcome, self.clone()))
+    }
+
+    /// The handle of one submission.
+    pub(crate) async fn handle<R>(
         &self,
         submission: &Submission,
         inserted: Inserted,
     ) -> Result<JobHandle<R>, SubmitError> {
+        let existing = self.existing(std::slice::from_ref(&inserted)).await;
+        self.handle_knowing(submission, inserted, &existing)
+    }
+
+    /// The jobs that were there already, as far as they can be read: not those that are archived, or stored by a
+    /// transaction that is not committed.
+    pub(super) async fn existing(&self, inserted: &[Inserted]) -> Vec<Job> {
+        let known = |inserted: &Inserted| match inserted {
+            Inserted::Existing(id) => Some(*id),
+            _ => None,
+        };
+        let ids: Vec<JobId> = inserted.iter().filter_map(known).collect();
+        let mut jobs = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(MOST) {
+            let found = self.0.parts.store.find(ids).await;
+            jobs.extend(found.unwrap_or_default().into_iter().flatten());
+        }
+        jobs
+    }
+
+    /// Likewise, where those that were [there already](Self::existing) are known.
+    pub(super) fn handle_knowing<R>(
+        &self,
+        submission: &Submission,
+        inserted: Inserted,
+        existing: &[Job],
+    ) -> Result<JobHandle<R>, SubmitError> {
         let id = submission.id().ok_or(InvalidSubmission::Empty)?;
         match inserted {
-            Inserted::New | Inserted::AlreadyFired => Ok(JobHandle::new(id, false, self.clone())),
-            Inserted::Existing(first) => Ok(JobHandle::new(first, true, self.clone())),
+            Inserted::New | Inserted::AlreadyFired => Ok(JobHandle::new(id, Origin::New, self.clone())),
+            Inserted::Existing(first) => match existing.iter().find(|job| job.spec.id == first) {
+                Some(job) => self.duplicate(submission, first, &job.spec.payload, Origin::Duplicate),
+                None => Ok(JobHandle::new(first, Origin::Duplicate, self.clone())),
+            },
             Inserted::KeyTaken { holder } => {
                 let key = submission.jobs.iter().find_map(|job| job.spec.business_key.as_ref());
                 Err(SubmitError::KeyTaken { key: key.map(ToString::to_string).unwrap_or_default(), holder })
             }
             Inserted::Refused(refusal) => Err(SubmitError::Refused(refusal)),
         }
+    }
+
+    /// The handle of a job that was submitted before with the same idempotency key, if it makes the same call.
+    fn duplicate<R>(
+        &self,
+        submission: &Submission,
+        holder: JobId,
+        theirs: &JobPayload,
+        origin: Origin,
+    ) -> Result<JobHandle<R>, SubmitError> {
+        let same = |job: &NewJob| self.0.parts.registry.is_same(&job.spec.payload, theirs);
+        if submission.jobs.first().is_none_or(same) {
+            return Ok(JobHandle::new(holder, origin, self.clone()));
+        }
+        let key = submission.jobs.iter().find_map(|job| job.spec.idempotency_key.as_ref());
+        let key = key.map(ToString::to_string).unwrap_or_default();
+        Err(SubmitError::IdempotencyMismatch { key, holder, method: theirs.call_name() })
     }
 
     /// Calls a job off: at once if it has not started; a running body is told to stop. `false` if it has ended.
@@ -212,14 +325,16 @@ impl Client {
         Ok(matches!(verdict, CancelVerdict::Canceled { .. } | CancelVerdict::Requested { .. }))
     }
 
-    /// Tells listeners, and stops the body of a job that was cancelled while it ran here.
+    /// Tells listeners, and stops the body of a job that was cancelled while it ran: here at once, elsewhere by a wakeup.
     pub(super) fn tell_cancel(&self, before: Option<Job>, verdict: &CancelVerdict) {
         match verdict {
             CancelVerdict::Requested { .. } => {
                 let running = before.as_ref().map(|job| job.spec.id);
                 self.tell(before, |_| JobEventKind::Cancelling);
                 // Afterwards, since its end is told as soon as it has ended.
-                running.into_iter().for_each(&*self.0.parts.stop);
+                if !running.is_some_and(&*self.0.parts.stop) {
+                    self.0.notifier.cancel_requested();
+                }
             }
             CancelVerdict::Canceled { .. } => {
                 let ended =
@@ -256,7 +371,7 @@ impl Client {
         let verdict = self.0.parts.store.resume(&[Target::from(id)]).await?.into_iter().next();
         let Some(ResumeVerdict::Resumed(status)) = verdict else { return Ok(false) };
         if status == JobStatus::Pending {
-            self.ring(JobPriority::Normal);
+            self.wake_up(JobPriority::Normal);
         }
         let job = self.find(id).await?;
         self.tell(job, |_| JobEventKind::Resumed);
@@ -271,7 +386,7 @@ impl Client {
         let verdict = self.0.parts.store.retry(&[Target::from(id)]).await?.into_iter().next();
         let retried = matches!(verdict, Some(RetryVerdict::Retried { .. }));
         if retried {
-            self.ring(JobPriority::Normal);
+            self.wake_up(JobPriority::Normal);
         }
         Ok(retried)
     }
@@ -282,21 +397,27 @@ impl Client {
 
     fn tell(&self, job: Option<Job>, kind: impl FnOnce(&Job) -> JobEventKind) {
         let Some(job) = job else { return };
-        let header = EventHeader {
-            job_id: job.spec.id,
-            business_key: job.spec.business_key.clone(),
-            job_type: job.spec.job_type,
-            priority: job.spec.priority,
+        let spec = &job.spec;
+        let header = || EventHeader {
+            job_id: spec.id,
+            business_key: spec.business_key.clone(),
+            job_type: spec.job_type,
+            priority: spec.priority,
+            queue: spec.queue.clone(),
+            target: Some(spec.payload.target().clone()),
+            method: Some(spec.payload.method().clone()),
+            attempt: job.attempts + 1,
             node: job.picked_by.clone(),
             at: Timestamp::node_now(),
         };
-        self.0.parts.events.publish(&JobEvent::new(header, kind(&job)));
+        let Parts { events, metrics, .. } = &self.0.parts;
+        events.publish(metrics, || JobEvent::new(header(), kind(&job)));
     }
 }
 
 /// Who should look, and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Wakeup {
+pub(crate) struct Wakeup {
     /// The highest priority among jobs that are due now, or critical.
     now: Option<JobPriority>,
     /// When the first of the others is due.

@@ -10,7 +10,8 @@ use ratchet_api::{
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{Call, CallError, Client, JobContext, JobDefaults, JobHandle, TraceParent};
+use super::client::Wakeup;
+use crate::{Call, CallError, Client, JobContext, JobHandle, TraceParent};
 
 /// A job that is not submitted yet. Nothing is stored before [`submit`](Self::submit).
 ///
@@ -146,19 +147,21 @@ impl<R> Enqueue<R> {
         }
     }
 
-    /// Runs when the job has succeeded, as a job of its own; [`JobContext::cause`] tells it of which.
+    /// Runs when the job has succeeded, as a job of its own, with the options of its own method;
+    /// [`JobContext::cause`] tells it of which.
     pub fn on_success<T>(self, call: &Call<T>) -> Self {
-        match call.payload() {
+        match self.client.payload(call) {
             Ok(payload) => self.with(|job| job.spec.on_success = Some(payload)),
-            Err(error) => self.wrong(error.into_submit_error()),
+            Err(error) => self.wrong(error),
         }
     }
 
-    /// Runs when the job has failed for good, as a job of its own; [`JobContext::cause`] tells it of which.
+    /// Runs when the job has failed for good, as a job of its own, with the options of its own method;
+    /// [`JobContext::cause`] tells it of which.
     pub fn on_failure<T>(self, call: &Call<T>) -> Self {
-        match call.payload() {
+        match self.client.payload(call) {
             Ok(payload) => self.with(|job| job.spec.on_failure = Some(payload)),
-            Err(error) => self.wrong(error.into_submit_error()),
+            Err(error) => self.wrong(error),
         }
     }
 
@@ -176,37 +179,47 @@ impl<R> Enqueue<R> {
         job
     }
 
-    /// Stores the job. One that was made by [`JobContext::enqueue`] is stored together with the outcome of that job, if
-    /// it succeeds.
+    /// Stores the job.
+    ///
+    /// One that was made by [`JobContext::enqueue`] is stored together with the outcome of the job whose body runs, if it
+    /// succeeds. The handle has its id at once, but there is no such job before that commit, and never if the body
+    /// fails: pass the id on, and do not wait for the job in the body. If its idempotency key is taken, the handle is of
+    /// the job that has it. Until the commit [`JobHandle::job`] answers `None`, and
+    /// waiting for its end is [`ResultError::NotYetStored`](crate::ResultError::NotYetStored).
     ///
     /// # Errors
-    /// See [`SubmitError`]. A duplicate idempotency key is none: the handle is of the job that has it.
+    /// See [`SubmitError`]. A duplicate idempotency key is none, if it belongs to a job of the same target and method: the
+    /// handle is of that job.
     pub async fn submit(self) -> Result<JobHandle<R>, SubmitError> {
         let (client, within) = (self.client.clone(), self.within.clone());
         let submission = self.submission()?;
-        let inserted = match within {
-            None => client.insert(submission.clone()).await?,
-            Some(ctx) => {
-                client.check(&submission)?;
-                ctx.add(submission.clone());
-                Inserted::New
-            }
+        let Some(ctx) = within else {
+            let inserted = client.insert(submission.clone()).await;
+            client.count(&submission, inserted.as_ref().ok());
+            return client.handle(&submission, inserted?).await;
         };
-        client.handle(&submission, inserted)
+        client.check(&submission)?;
+        client.submit_with_outcome(submission, &ctx).await
     }
 
     /// Stores the job inside a transaction of yours: it exists once you commit, and never if you do not. After the
-    /// commit, [`wake_up`](Client::wake_up) has it run without waiting for the next poll.
+    /// commit, say [`job.committed()`](JobHandle::committed), and it runs without waiting for the next poll.
     ///
     /// # Errors
     /// See [`SubmitError`].
     pub async fn submit_in<M>(self, tx: &mut impl Enlist<M>) -> Result<JobHandle<R>, SubmitError> {
         let client = self.client.clone();
         let submission = self.submission()?;
-        client.check(&submission)?;
-        let inserted = tx.insert_in(client.store(), std::slice::from_ref(&submission)).await?;
-        let inserted = inserted.into_iter().next().unwrap_or(Inserted::New);
-        client.handle(&submission, inserted)
+        let inserted = match client.check(&submission) {
+            Ok(()) => {
+                tx.insert_in(client.store(), std::slice::from_ref(&submission)).await.map_err(Into::into)
+            }
+            Err(error) => Err(error),
+        };
+        let inserted = inserted.map(|inserted| inserted.into_iter().next().unwrap_or(Inserted::New));
+        client.count(&submission, inserted.as_ref().ok());
+        let handle: JobHandle<R> = client.handle(&submission, inserted?).await?;
+        Ok(handle.in_transaction(Wakeup::of([&submission])))
     }
 
     /// Describes it as one of many, which are stored at once.
@@ -258,28 +271,6 @@ fn not_blank(text: impl Into<String>) -> Option<String> {
 
 impl CallError {
     pub(crate) fn into_submit_error(self) -> SubmitError {
-        match self {
-            Self::Name(name) => SubmitError::Invalid(name.into()),
-            argument @ Self::Argument { .. } => SubmitError::Argument(argument.to_string()),
-        }
+        SubmitError::Argument(self.to_string())
     }
-}
-
-/// Puts the defaults of a method into a job.
-pub(crate) fn apply(defaults: &JobDefaults, job: &mut NewJob) -> Result<(), InvalidName> {
-    let spec = &mut job.spec;
-    if let Some(queue) = &defaults.queue {
-        spec.queue = QueueName::new(queue.as_ref())?;
-    }
-    if let Some(resource) = &defaults.resource {
-        spec.resource = Some(ResourceName::new(resource.as_ref())?);
-    }
-    for tag in &defaults.tags {
-        spec.tags.push(Tag::new(tag.as_ref())?);
-    }
-    spec.priority = defaults.priority.unwrap_or(spec.priority);
-    spec.max_retries = defaults.max_retries.unwrap_or(spec.max_retries);
-    spec.backoff = defaults.backoff.unwrap_or(spec.backoff);
-    spec.timeout = defaults.timeout.or(spec.timeout);
-    Ok(())
 }

@@ -9,6 +9,7 @@ use ratchet_api::{JobFailure, Sanitized};
 
 use super::{SchedulerBuilder, StartError};
 use crate::own_thread::on_own_thread;
+use crate::panics::PanicReport;
 
 /// The lifecycle hooks of a node.
 pub(super) struct Hooks {
@@ -32,7 +33,7 @@ impl Hooks {
     /// Asks each in turn. The first that refuses ends it.
     pub(super) async fn before_start(&self) -> Result<(), StartError> {
         for hook in &self.hooks {
-            call(hook, self.start_limit, |hook| hook.before_start()).await.map_err(StartError::Hook)?;
+            self.call(hook, self.start_limit, |hook| hook.before_start()).await.map_err(StartError::Hook)?;
         }
         Ok(())
     }
@@ -52,21 +53,22 @@ impl Hooks {
     /// Calls each in turn. A failure changes nothing.
     async fn tell(&self, name: &'static str, limit: Duration, method: Call) {
         for hook in &self.hooks {
-            if let Err(error) = call(hook, limit, method).await {
+            if let Err(error) = self.call(hook, limit, method).await {
                 let failure = JobFailure::new("", error.to_string());
                 let error = Sanitized::new(&*self.sanitizer, &failure);
                 tracing::warn!(hook = name, %error, "a lifecycle hook failed");
             }
         }
     }
-}
 
-/// Calls a hook where it may block, and waits no longer than this.
-async fn call(
-    hook: &Arc<dyn SchedulerLifecycleHook>,
-    limit: Duration,
-    method: Call,
-) -> Result<(), HookError> {
-    let hook = Arc::clone(hook);
-    on_own_thread(limit, async move { method(&*hook).await }).await?
+    /// Calls a hook where it may block, and waits no longer than this.
+    async fn call(
+        &self,
+        hook: &Arc<dyn SchedulerLifecycleHook>,
+        limit: Duration,
+        method: Call,
+    ) -> Result<(), HookError> {
+        let (hook, report) = (Arc::clone(hook), PanicReport::of_hook(Arc::clone(&self.sanitizer)));
+        on_own_thread(limit, report.scope(async move { method(&*hook).await })).await?
+    }
 }

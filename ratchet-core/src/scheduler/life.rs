@@ -11,9 +11,10 @@ use tokio::time::timeout;
 use super::StartError;
 use crate::cluster::heartbeat::Heartbeat;
 use crate::cluster::lease::Lease;
-use crate::cluster::{recovery, unreachable};
+use crate::cluster::{recovery, unknown, unreachable};
 use crate::coordinator::Coordinator;
 use crate::engine::{Engine, Node};
+use crate::outage::Outage;
 use crate::poller::Poller;
 
 /// What moves by itself while a node holds one lease.
@@ -33,7 +34,7 @@ impl Life {
         let late = || StoreError::new(StoreErrorKind::Unavailable, "join", "no answer in time");
         // Over a connection of its own: those of the life before may hang.
         let info = node.info(&owner);
-        let join = async { node.store.dedicated().await?.join(&info, length).await };
+        let join = async { node.dedicated().await?.join(&info, length).await };
         timeout(length / 2, join).await.map_err(|_| late())??;
         let lease = Lease::new(owner, length, sent, node.running.clone());
         let engine = Arc::new(Engine::new(Arc::clone(node), lease, past));
@@ -47,8 +48,9 @@ impl Life {
         let coordinator = Arc::new(Coordinator::new(Arc::clone(&engine)));
         let poller = tokio::spawn(Poller::new(Arc::clone(&engine), Arc::clone(&coordinator)).run());
         let (dead, lost) = (recovery::run(Arc::clone(&engine)), unreachable::run(Arc::clone(&engine)));
+        let unknown = unknown::run(Arc::clone(&engine));
         let recovery = tokio::spawn(async {
-            tokio::join!(dead, lost);
+            tokio::join!(dead, lost, unknown);
         });
         Ok(Self { engine, coordinator, poller, recovery, heartbeat })
     }
@@ -81,6 +83,7 @@ pub(super) async fn live(
         if !node.drain.takes_work() {
             return Some(life);
         }
+        node.plugs.metrics.tell(|sink| sink.lease_lost());
         let past = life.engine.lives();
         life.end(grace * 2).await;
         life = tokio::select! {
@@ -94,9 +97,14 @@ pub(super) async fn live(
 
 /// Joins as soon as the store lets it.
 async fn begin_again(node: &Arc<Node>, past: Vec<Owner>) -> Life {
+    let outage = Outage::new("join", &node.label, &node.plugs.sanitizer);
     loop {
         match Life::begin(node, past.clone()).await {
-            Ok(life) => return life,
+            Ok(life) => {
+                outage.over();
+                return life;
+            }
+            Err(StartError::Store(error)) => outage.failed(&error),
             Err(error) => tracing::warn!(label = node.label, %error, "this node cannot join the cluster yet"),
         }
         // Nodes that were all cut off do not all come back in the same moment.

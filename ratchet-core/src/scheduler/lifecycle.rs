@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_api::JobPriority;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
@@ -39,9 +40,9 @@ impl Lifecycle {
     ) -> Result<(Arc<Node>, watch::Receiver<Arc<Lease>>, Self), StartError> {
         let hooks = Arc::new(Hooks::of(&mut builder));
         hooks.before_start().await?;
+        let raised = builder.resources()?.write().await?;
         let node = Arc::new(node(builder)?);
-        let bell = Arc::clone(&node.bell);
-        node.plugs.cluster.register_wakeup_listener(Arc::new(move || bell.notify_one())).await?;
+        node.plugs.cluster.register_wakeup_listener(node.wakeup_listener()).await?;
         let life = match Life::begin(&node, Vec::new()).await {
             Ok(life) => life,
             Err(error) => {
@@ -54,6 +55,9 @@ impl Lifecycle {
         let maintenance = tokio::spawn(maintenance::keep(Arc::clone(&node), lease.clone()));
         let lifecycle = Self { node: Arc::clone(&node), hooks, lives, maintenance };
         node.drain.advance(Readiness::Ready);
+        if raised {
+            node.client().wake_up(JobPriority::Normal);
+        }
         Ok((node, lease, lifecycle))
     }
 
@@ -63,8 +67,8 @@ impl Lifecycle {
         let Self { node, hooks, lives, mut maintenance } = self;
         let closing_time = node.options.timeout.cancel_grace.max(LEAST_CLOSING_TIME);
         let hook_time = node.options.execution.drain_timeout.max(LEAST_CLOSING_TIME);
-        hooks.before_stop(hook_time).await;
-        node.drain.advance(Readiness::Draining);
+        unless_hurried(&node, hooks.before_stop(hook_time)).await;
+        node.begin_to_drain();
         // Between two lives there is nothing to drain.
         let mut life = lives.await.ok().flatten();
         if let Some(life) = &mut life {
@@ -80,10 +84,14 @@ impl Lifecycle {
             maintenance.abort();
         }
         node.clear_caches();
-        let (cluster, left) =
-            (Arc::clone(&node.plugs.cluster), end.saturating_duration_since(Instant::now()));
+        // What went back is for the others.
+        node.client().wake_up(JobPriority::Normal);
+        let _ = timeout_at(end, node.client().close()).await;
+        // A store that did not answer has used the time up, which is not the coordinator's fault.
+        let left = end.saturating_duration_since(Instant::now()).max(LEAST_CLOSING_TIME);
+        let cluster = Arc::clone(&node.plugs.cluster);
         if let Err(problem) = on_own_thread(left, async move { cluster.shutdown().await }).await {
-            tracing::warn!(%problem, "the cluster coordinator does not stop");
+            tracing::warn!(node = node.label, %problem, "the cluster coordinator does not stop");
         }
         if let Some(Life { engine, heartbeat, .. }) = life {
             let _ = timeout_at(end, heartbeat.stop()).await;
@@ -93,7 +101,20 @@ impl Lifecycle {
         }
         node.events.heard(closing_time).await;
         node.drain.advance(Readiness::Stopped);
-        hooks.after_stop(hook_time).await;
+        unless_hurried(&node, hooks.after_stop(hook_time)).await;
+    }
+}
+
+/// Waits for hooks; not much longer once nobody wants to wait.
+async fn unless_hurried(node: &Node, hooks: impl Future<Output = ()>) {
+    let hurried = async {
+        node.drain.hurry.cancelled().await;
+        tokio::time::sleep(LEAST_CLOSING_TIME).await;
+    };
+    tokio::select! {
+        biased;
+        () = hooks => {}
+        () = hurried => tracing::warn!("lifecycle hooks still run; they are not waited for"),
     }
 }
 

@@ -34,7 +34,7 @@ impl Client {
     /// # struct Mailer;
     /// # #[ratchet_core::jobs(target = "shop.Mailer")]
     /// # impl Mailer { #[job] async fn send(&self, order: u64) { let _ = order; } }
-    /// # async fn example(client: ratchet_core::Client, orders: Vec<u64>) -> Result<(), ratchet_api::SubmitError> {
+    /// # async fn example(client: ratchet_core::Client, orders: Vec<u64>) -> Result<(), ratchet_core::SubmitError> {
     /// client.enqueue_many(orders.iter().map(|order| Mailer::job().send(*order))).await?;
     ///
     /// // With more to say about each:
@@ -55,13 +55,14 @@ impl Client {
         let described = self.describe_many(jobs);
         let good = good(&described);
         let inserted = self.store().insert(&good).await;
-        let handles = self.handles(described, inserted)?;
+        let handles = self.handles(described, inserted).await?;
         self.wake(Wakeup::of(&good));
         Ok(handles)
     }
 
     /// Submits many jobs inside a transaction of yours: they exist once you commit, and never if you do not. After the
-    /// commit, [`wake_up`](Self::wake_up) has them run without waiting for the next poll.
+    /// commit, say [`committed`](JobHandle::committed) of each, and they run without waiting for the next poll; that is one
+    /// wakeup, however many they are.
     ///
     /// # Errors
     /// If the store fails. What is wrong with one job is in its answer, and keeps no other from being stored.
@@ -72,7 +73,11 @@ impl Client {
     ) -> Result<Handles<R>, SubmitError> {
         let described = self.describe_many(jobs);
         let inserted = tx.insert_in(self.store(), &good(&described)).await;
-        self.handles(described, inserted)
+        let wakeups: Vec<_> = described.iter().map(|job| Wakeup::of(job.as_ref().ok())).collect();
+        let handles = self.handles(described, inserted).await?;
+        let in_transaction =
+            |(handle, wakeup): (Result<JobHandle<R>, _>, _)| handle.map(|job| job.in_transaction(wakeup));
+        Ok(handles.into_iter().zip(wakeups).map(in_transaction).collect())
     }
 
     fn describe_many<R>(
@@ -81,21 +86,28 @@ impl Client {
     ) -> Vec<Result<Submission, SubmitError>> {
         let describe = |job: Enqueue<R>| {
             let submission = job.one_of_many()?;
-            self.check(&submission)?;
+            self.check(&submission).inspect_err(|_| self.count(&submission, None))?;
             Ok(submission)
         };
         jobs.into_iter().map(|job| describe(job.into_enqueue(self))).collect()
     }
 
-    fn handles<R>(
+    async fn handles<R>(
         &self,
         described: Vec<Result<Submission, SubmitError>>,
         inserted: StoreResult<Vec<Inserted>>,
     ) -> Result<Handles<R>, SubmitError> {
-        let mut inserted = inserted?.into_iter();
+        if inserted.is_err() {
+            described.iter().flatten().for_each(|submission| self.count(submission, None));
+        }
+        let inserted = inserted?;
+        let existing = self.existing(&inserted).await;
+        let mut inserted = inserted.into_iter();
         let answer = |described: Result<Submission, SubmitError>| {
             let submission = described?;
-            self.handle(&submission, inserted.next().unwrap_or(Inserted::New))
+            let inserted = inserted.next().unwrap_or(Inserted::New);
+            self.count(&submission, Some(&inserted));
+            self.handle_knowing(&submission, inserted, &existing)
         };
         Ok(described.into_iter().map(answer).collect())
     }

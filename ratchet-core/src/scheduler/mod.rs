@@ -8,21 +8,26 @@ mod hooks;
 mod life;
 mod lifecycle;
 mod many;
+mod resources;
+mod start_error;
 mod stepper;
+mod target;
 
-pub use builder::{JobFunction, JobTarget, SchedulerBuilder, StartError};
+pub use builder::SchedulerBuilder;
 pub use bulk::{Bulk, KeyTaken, Steered};
 pub use client::Client;
 pub use enqueue::Enqueue;
 pub use many::IntoEnqueue;
+pub use start_error::StartError;
 pub use stepper::Stepper;
+pub use target::{JobFunction, JobTarget};
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, io};
 
 use ratchet_api::Owner;
-use ratchet_api::spi::JobEventListener;
+use ratchet_api::spi::{BreakerStatus, JobEventListener};
 use ratchet_api::store::JobStore;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -50,7 +55,8 @@ impl Ratchet {
         SchedulerBuilder::new(store)
     }
 
-    /// For a process that only submits and steers: no poller, no node, no beans.
+    /// For a process that only submits and steers: no poller, no node, no beans. With other than the default options:
+    /// [`SchedulerBuilder::client`].
     pub fn client(store: impl JobStore) -> Client {
         SchedulerBuilder::new(Arc::new(store)).into_client()
     }
@@ -95,9 +101,34 @@ impl Scheduler {
     pub fn readiness(&self) -> Readiness {
         match self.node.drain.readiness() {
             Readiness::Ready if !self.lease.borrow().holds() => Readiness::Starting,
-            Readiness::Ready if self.node.unrecorded.any() => Readiness::Degraded,
+            Readiness::Ready if self.node.unrecorded.any() || self.node.claims_fail() => Readiness::Degraded,
             readiness => readiness,
         }
+    }
+
+    /// The circuit breakers of this process, by the service that they protect. Each process has its own, which sees its own
+    /// calls alone.
+    ///
+    /// ```
+    /// # fn example(scheduler: &ratchet_core::Scheduler) {
+    /// use ratchet_core::spi::CircuitState;
+    ///
+    /// for breaker in scheduler.breakers() {
+    ///     if breaker.state == CircuitState::Open {
+    ///         println!("{}: {} of {} calls failed", breaker.service, breaker.failures, breaker.calls);
+    ///         scheduler.reset_breaker(&breaker.service); // the service is back
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    pub fn breakers(&self) -> Vec<BreakerStatus> {
+        self.node.plugs.resilience.states()
+    }
+
+    /// Closes the breaker of a service in this process and forgets its calls; `false` if there is none. Jobs that went back
+    /// because of it run when their time comes.
+    pub fn reset_breaker(&self, service: &str) -> bool {
+        self.node.plugs.resilience.reset(service)
     }
 
     /// This life of this node, as its jobs name it. A node that lost its lease, and joins the cluster anew, is a new owner.
@@ -118,7 +149,13 @@ impl Scheduler {
 
     /// Takes nothing new from now on. What runs goes on, and the node lives until [`stop`](Self::stop).
     pub fn drain(&self) {
-        self.node.drain.advance(Readiness::Draining);
+        self.node.begin_to_drain();
+    }
+
+    /// Completes when the node begins to stop, or to [drain](Self::drain): for a server in the same process, which should stop
+    /// with it. See [`serve_until_signal`](Self::serve_until_signal).
+    pub fn draining(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.node.drain.watch().begun()
     }
 
     /// Stops in good order: takes nothing new, hands back what has not started, and lets what runs end within
@@ -147,19 +184,49 @@ impl Scheduler {
     /// # Errors
     /// If the operating system does not tell about signals.
     pub async fn run_until_signal(&self) -> io::Result<()> {
+        self.serve_until_signal(self.stopped.cancelled()).await.map(drop)
+    }
+
+    /// Runs a server beside the node until the process is asked to end by SIGTERM or SIGINT (Ctrl-C). Then both stop: the node
+    /// in [good order](Self::stop), the server when [`draining`](Self::draining) completes; it has to be told to. Answers
+    /// what the server returned. At a second signal both end at once: the node [does not wait](Self::stop_now) for bodies, the
+    /// server is dropped, and the answer is `None`. A server that ends by itself stops the node.
+    ///
+    /// With axum:
+    ///
+    /// ```ignore
+    /// let scheduler = builder.start().await?;
+    /// let server = axum::serve(listener, app).with_graceful_shutdown(scheduler.draining());
+    /// if let Some(served) = scheduler.serve_until_signal(server).await? {
+    ///     served?;
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// If the operating system does not tell about signals.
+    pub async fn serve_until_signal<S: IntoFuture>(&self, server: S) -> io::Result<Option<S::Output>> {
         let mut signals = Signals::listen()?;
+        let mut server = std::pin::pin!(server.into_future());
+        let mut served = None;
         tokio::select! {
-            () = self.stopped.cancelled() => return Ok(()),
+            () = self.stopped.cancelled() => {}
+            output = &mut server => served = Some(output),
             () = signals.next() => tracing::info!("asked to end; waiting for what runs"),
         }
+        let served = async {
+            match served {
+                Some(output) => output,
+                None => server.await,
+            }
+        };
         tokio::select! {
-            () = self.stop() => {}
+            (output, ()) = async { tokio::join!(served, self.stop()) } => Ok(Some(output)),
             () = signals.next() => {
                 tracing::warn!("asked to end again; what runs is given up");
                 self.stop_now().await;
+                Ok(None)
             }
         }
-        Ok(())
     }
 
     fn begin_to_stop(&self) {
@@ -200,7 +267,8 @@ impl fmt::Debug for Scheduler {
 
 fn node(mut builder: SchedulerBuilder) -> Result<Node, StartError> {
     let label = builder.label()?;
-    let slots = Slots::new(builder.queues()?, builder.options.polling.claim_headroom_factor);
+    let slots =
+        Slots::new(builder.queues()?, builder.options.polling.claim_headroom_factor, &builder.pacing_clock());
     let plugs = Plugs {
         beans: builder.beans(),
         policy: builder.policy(),
@@ -209,6 +277,7 @@ fn node(mut builder: SchedulerBuilder) -> Result<Node, StartError> {
         executor: builder.executor_or_default(),
         strategy: Mutex::new(builder.strategy_or_default()),
         cluster: builder.cluster_or_default(),
+        startup: builder.startup,
         retry: builder.retry,
         resolver: builder.invocation,
         principal: builder.principal,
@@ -216,5 +285,6 @@ fn node(mut builder: SchedulerBuilder) -> Result<Node, StartError> {
         metrics: builder.metrics,
     };
     let SchedulerBuilder { store, options, registry, events, .. } = builder;
+    let store = plugs.metrics.measured(store);
     Ok(Node::new(store, label, options, registry, plugs, events, slots))
 }

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_api::spi::{Bean, Gate, GateRejection};
-use ratchet_api::store::{Permit, PermitRequest};
-use ratchet_api::{DeadReason, HandBackReason, Job, JobClaim, JobFailure, TargetName};
+use ratchet_api::spi::{Bean, Gate};
+use ratchet_api::store::{Loaded, Permit, PermitRequest};
+use ratchet_api::{
+    DeadReason, HandBackReason, Job, JobClaim, JobFailure, JobPayload, ParkedOn, ResourceName, TargetName,
+};
 
 use super::Stop;
 use crate::engine::{Engine, retry_while_leased};
@@ -36,11 +38,13 @@ impl Drop for Admission<'_> {
 
 /// Asks the breaker of the service that this method declares. One that declares none is not asked about: a breaker of its
 /// own would keep a job that always fails from ever using its attempts up.
-pub(crate) fn breaker<'e>(engine: &'e Engine, method: Option<&Method>) -> Result<Admission<'e>, Stop> {
-    let Some(service) = method.and_then(|method| method.breaker.as_deref()).map(str::to_owned) else {
+pub(crate) fn breaker<'e>(engine: &'e Engine, method: &Method) -> Result<Admission<'e>, Stop> {
+    let Some(service) = method.breaker.as_deref().map(str::to_owned) else {
         return Ok(Admission { engine, service: None });
     };
-    match engine.plugs.resilience.enter(&service) {
+    let gate = engine.plugs.resilience.enter(&service);
+    engine.plugs.metrics.tell(|sink| sink.breaker(&service, gate != Gate::Open));
+    match gate {
         Gate::Open => Ok(Admission { engine, service: Some(service) }),
         Gate::Closed { retry_in } => {
             Err(Stop::HandBack { delay: retry_in, reason: HandBackReason::BreakerOpen })
@@ -48,21 +52,64 @@ pub(crate) fn breaker<'e>(engine: &'e Engine, method: Option<&Method>) -> Result
     }
 }
 
-/// Gets a permit of the job's resource. The store takes it back with the outcome.
-pub(crate) async fn permit(engine: &Engine, claim: &JobClaim, job: &Job) -> Result<(), Stop> {
+/// Asks for the permits of jobs that were claimed together by one call: for those that the gates before will let pass, of
+/// resources of which there is enough. A job may wait for its slot, and must not keep a scarce permit from others meanwhile.
+pub(crate) async fn permits_ahead(
+    engine: &Engine,
+    claims: &[JobClaim],
+    loaded: &[Loaded],
+) -> Vec<Option<Permit>> {
+    let wanted: Vec<Option<PermitRequest>> =
+        claims.iter().zip(loaded).map(|(claim, loaded)| request_ahead(engine, claim, loaded)).collect();
+    let requests: Vec<PermitRequest> = wanted.iter().flatten().cloned().collect();
+    if requests.is_empty() {
+        return vec![None; claims.len()];
+    }
+    let acquired =
+        retry_while_leased(engine, "acquire", || engine.store.acquire(&engine.owner, &requests)).await;
+    let mut answers = acquired.unwrap_or_default().into_iter();
+    wanted.into_iter().map(|wanted| wanted.and_then(|_| answers.next())).collect()
+}
+
+fn request_ahead(engine: &Engine, claim: &JobClaim, loaded: &Loaded) -> Option<PermitRequest> {
+    let Loaded::Job(job, _) = loaded else { return None };
+    let resource = job.spec.resource.as_ref()?;
+    let payload = &job.spec.payload;
+    let method = engine.registry.find(payload.target(), payload.method())?;
+    let passes = method.breaker.is_none() && !claim.cancel_requested && !claim.expired;
+    let is_scarce = || engine.parkings.has_told(&ParkedOn::Resource(resource.clone()));
+    (passes && !is_scarce()).then(|| request(claim, resource))
+}
+
+fn request(claim: &JobClaim, resource: &ResourceName) -> PermitRequest {
+    PermitRequest { id: claim.id, fence: claim.fence, resource: resource.clone() }
+}
+
+/// Gets a permit of the job's resource, unless it was asked for already. The store takes it back with the outcome.
+pub(crate) async fn permit(
+    engine: &Engine,
+    claim: &JobClaim,
+    job: &Job,
+    asked: Option<Permit>,
+) -> Result<(), Stop> {
     let Some(resource) = &job.spec.resource else { return Ok(()) };
-    let request = PermitRequest { id: claim.id, fence: claim.fence, resource: resource.clone() };
-    let permit = retry_while_leased(engine, "acquire", || engine.permits.send(request.clone())).await;
+    let permit = match asked {
+        Some(permit) => Some(permit),
+        None => {
+            let request = request(claim, resource);
+            retry_while_leased(engine, "acquire", || engine.permits.send(request.clone())).await
+        }
+    };
     match permit.ok_or(Stop::Lost)? {
         Permit::Granted => Ok(()),
         Permit::Full { retry_in } => {
-            let delay = if retry_in.is_zero() { engine.options.retry.permit_delay } else { retry_in };
-            Err(Stop::HandBack { delay, reason: HandBackReason::ResourceFull })
+            let look_in = if retry_in.is_zero() { engine.options.retry.permit_delay } else { retry_in };
+            Err(Stop::Park { on: ParkedOn::Resource(resource.clone()), look_in: Some(look_in) })
         }
-        Permit::Unknown => Err(Stop::Failed(
-            JobFailure::new("UnknownResource", format!("resource `{resource}` has no limit; configure it"))
-                .do_not_retry("no node knows how many may use this resource"),
-        )),
+        Permit::Unknown => {
+            engine.parkings.tell_unconfigured(resource);
+            Err(Stop::Park { on: ParkedOn::Resource(resource.clone()), look_in: None })
+        }
         Permit::Lost => Err(Stop::Lost),
     }
 }
@@ -78,16 +125,18 @@ pub(crate) fn policy(engine: &Engine, target: &TargetName) -> Result<(), Stop> {
     }
 }
 
-/// Finds the method and its bean. What is not known here goes back: another node may know it.
-pub(crate) fn resolve(
-    engine: &Engine,
-    target: &TargetName,
-    method: Option<Arc<Method>>,
-) -> Result<(Arc<Method>, Option<Bean>), Stop> {
-    let Some(method) = method else { return Err(unknown(engine, target)) };
+/// Finds the method. What is not known here waits for a node that knows it, whatever the policy of this one says: another
+/// service may share the queue.
+pub(crate) fn method(engine: &Engine, payload: &JobPayload) -> Result<Arc<Method>, Stop> {
+    let method = engine.registry.find(payload.target(), payload.method()).cloned();
+    method.ok_or_else(|| unknown(engine, payload))
+}
+
+/// Finds the bean of a method.
+pub(crate) fn bean(engine: &Engine, payload: &JobPayload, method: &Method) -> Result<Option<Bean>, Stop> {
     match engine.plugs.beans.resolve(method.target()) {
-        None if method.needs_bean => Err(unknown(engine, target)),
-        bean => Ok((method, bean)),
+        None if method.called_on.is_some() => Err(unknown(engine, payload)),
+        bean => Ok(bean),
     }
 }
 
@@ -99,14 +148,13 @@ pub(crate) fn drain(engine: &Engine) -> Result<(), Stop> {
     }
 }
 
-fn unknown(engine: &Engine, target: &TargetName) -> Stop {
-    let options = &engine.options.execution;
-    let times = engine.unknown.count(target);
-    engine.plugs.metrics.gate_rejected(target, GateRejection::UnknownTarget);
-    if options.unknown_target_limit.is_some_and(|limit| times > limit) {
-        let failure = JobFailure::new("UnknownTarget", format!("no node knows target `{target}`"));
-        return Stop::Dead(failure, DeadReason::UnknownTarget);
+fn unknown(engine: &Engine, payload: &JobPayload) -> Stop {
+    let (target, called) = (payload.target(), payload.call_name());
+    if !engine.registry.knows(&called) {
+        return Stop::Park { on: ParkedOn::Method(called), look_in: None };
     }
+    // This node lists it, and would pull it again at once.
+    let (options, times) = (&engine.options.execution, engine.unknown.count(target));
     let delay = growing(options.unknown_target_min_delay, options.unknown_target_max_delay, times);
     Stop::HandBack { delay, reason: HandBackReason::UnknownTarget }
 }

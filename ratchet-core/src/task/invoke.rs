@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use futures::future::FusedFuture as _;
 use ratchet_api::options::TimeoutOptions;
 use ratchet_api::spi::{Bean, ExecutorProvider};
 use ratchet_api::{JobFailure, JsonText, QueueName};
@@ -14,6 +15,7 @@ use tokio::time::{sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::JobContext;
+use crate::cluster::lease::Lease;
 use crate::coordinator::slots::Slot;
 use crate::registry::{Body, BodyResult, Method};
 
@@ -34,10 +36,20 @@ pub(crate) enum Ended {
 pub(crate) struct Invocation<'a> {
     pub(crate) method: &'a Method,
     pub(crate) bean: Option<Bean>,
-    pub(crate) ctx: &'a JobContext,
     pub(crate) args: JsonText,
     pub(crate) queue: &'a QueueName,
     pub(crate) executor: &'a dyn ExecutorProvider,
+    /// Goes along with a body that blocks, because nothing can stop it.
+    pub(crate) slot: Arc<Slot>,
+    /// Whether the job has a permit, which the store takes back with the outcome.
+    pub(crate) holds_permit: bool,
+    pub(crate) bounds: Bounds<'a>,
+}
+
+/// What may end an attempt before its body returns.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds<'a> {
+    pub(crate) ctx: &'a JobContext,
     pub(crate) options: &'a TimeoutOptions,
     pub(crate) timeout: Option<Duration>,
     pub(crate) token: &'a CancellationToken,
@@ -45,24 +57,16 @@ pub(crate) struct Invocation<'a> {
     pub(crate) closing: &'a CancellationToken,
     /// Set when the node does not wait for it any more.
     pub(crate) abort: &'a CancellationToken,
-    /// Goes along with a body that blocks, because nothing can stop it.
-    pub(crate) slot: Arc<Slot>,
+    pub(crate) lease: &'a Lease,
 }
 
-impl Invocation<'_> {
-    /// Runs the body until it ends, its time is up, or it was told to stop and did not within the grace.
-    pub(crate) async fn run(self) -> Ended {
-        let (ctx, options, timeout) = (self.ctx, self.options, self.timeout);
-        let (token, closing, abort) = (self.token, self.closing, self.abort);
-        // A body that ends early because its node is about to stop has not done its work.
-        let returned = |result| match closing.is_cancelled() && ctx.noticed() {
-            true => Ended::GivenUp,
-            false => Ended::Returned(result),
-        };
-        let mut body = Box::pin(self.body());
+impl Bounds<'_> {
+    /// Waits until the body ends, its time is up, or it was told to stop and did not within the grace.
+    async fn end(self, body: &mut (impl Future<Output = BodyResult> + Unpin)) -> Ended {
+        let Self { ctx, options, timeout, token, closing, abort, .. } = self;
         tokio::select! {
             biased;
-            result = &mut body => return returned(result),
+            result = &mut *body => return self.returned(result),
             limit = time_is_up(ctx, options, timeout) => {
                 token.cancel();
                 tracing::warn!(?limit, "the job takes longer than its timeout and is stopped");
@@ -78,7 +82,7 @@ impl Invocation<'_> {
         }
         tokio::select! {
             biased;
-            result = &mut body => returned(result),
+            result = &mut *body => self.returned(result),
             () = abort.cancelled() => Ended::GivenUp,
             () = sleep(options.cancel_grace) => match closing.is_cancelled() {
                 true => Ended::GivenUp,
@@ -87,8 +91,49 @@ impl Invocation<'_> {
         }
     }
 
+    /// Waits for a body that nothing can stop, while nobody else may have its job.
+    async fn outlast(self, body: impl Future<Output = BodyResult>, ended: Ended) -> Ended {
+        tracing::warn!(
+            "the body blocks its thread and goes on; nobody else gets its job or permit meanwhile"
+        );
+        tokio::select! {
+            biased;
+            result = body => match ended {
+                Ended::GivenUp => self.returned(result),
+                ended => ended,
+            },
+            () = self.lease.lost() => Ended::Stopped,
+        }
+    }
+
+    /// A body that ends early because its node is about to stop has not done its work.
+    fn returned(self, result: BodyResult) -> Ended {
+        match self.closing.is_cancelled() && self.ctx.noticed() {
+            true => Ended::GivenUp,
+            false => Ended::Returned(result),
+        }
+    }
+}
+
+impl Invocation<'_> {
+    /// Runs the body until it ends or is given up.
+    ///
+    /// A body that blocks cannot be stopped. While one goes on, its job does not go back to be begun elsewhere, and it
+    /// keeps its permit: such an attempt ends with its body, or with the lease.
+    pub(crate) async fn run(self) -> Ended {
+        let (bounds, holds_permit) = (self.bounds, self.holds_permit);
+        let blocks = matches!(self.method.body, Body::Blocking(_));
+        let mut body = Box::pin(self.body().fuse());
+        let ended = bounds.end(&mut body).await;
+        let goes_on = blocks && !body.is_terminated() && bounds.lease.holds();
+        match goes_on && (holds_permit || matches!(ended, Ended::GivenUp)) {
+            true => bounds.outlast(body, ended).await,
+            false => ended,
+        }
+    }
+
     async fn body(self) -> BodyResult {
-        let Self { method, bean, ctx, args, queue, executor, slot, .. } = self;
+        let Self { method, bean, args, queue, executor, slot, bounds: Bounds { ctx, .. }, .. } = self;
         match &method.body {
             Body::Async(body) => {
                 let _slot = slot;

@@ -1,8 +1,10 @@
 //! One attempt: from a claim to a recorded outcome.
 
+mod announce;
 mod decide;
 mod gates;
 mod invoke;
+mod parkings;
 pub(crate) mod record;
 mod unknown;
 mod unstored;
@@ -12,11 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use ratchet_api::spi::GateRejection;
-use ratchet_api::store::Loaded;
+use ratchet_api::store::{Loaded, Permit};
 use ratchet_api::{
-    DeadReason, HandBackReason, Job, JobClaim, JobEventKind, JobFailure, JobSpec, JobStatus, JsonText,
-    NewDlqAlert, Recorded, Submission, Verdict,
+    DeadReason, HandBackReason, Job, JobClaim, JobEventKind, JobFailure, JobPayload, JobSpec, JobStatus,
+    JsonText, Limits, ParkedOn, Recorded, Submission, Verdict,
 };
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -25,22 +26,32 @@ use tracing::field::{Empty, display};
 use crate::context::Opening;
 use crate::coordinator::slots::{Place, Slot};
 use crate::engine::{Engine, retry_while_leased};
-use crate::outcome::{Conclusion, Edges};
+use crate::metrics::labels;
+use crate::outcome::{About, Conclusion, Edges};
 use crate::panics::PanicReport;
 use crate::running::Running;
 use crate::{JobContext, TraceContext};
+pub use announce::DEFERRED_BY_BREAKER;
+pub(crate) use announce::{HandedBack, announce};
 use decide::{Decision, RetryTerms, decide};
+pub(crate) use gates::permits_ahead;
 pub(crate) use invoke::panicked;
-use invoke::{Ended, Invocation};
+use invoke::{Bounds, Ended, Invocation};
+pub(crate) use parkings::Parkings;
 use record::Recording;
 pub(crate) use unknown::UnknownTargets;
 use unstored::unstored;
+
+/// Why a body was stopped that had begun.
+const WHILE_IT_RAN: &str = "cancelled while it ran";
 
 /// One attempt at a claimed job.
 pub(crate) struct Attempt {
     pub(crate) engine: Arc<Engine>,
     pub(crate) claim: JobClaim,
     pub(crate) loaded: Loaded,
+    /// The answer if a permit was asked for already.
+    pub(crate) permit: Option<Permit>,
     /// Kept until the outcome is recorded.
     pub(crate) place: Place,
     pub(crate) running: Running,
@@ -51,10 +62,16 @@ pub(crate) struct Attempt {
 pub(crate) enum Stop {
     /// Back with nothing consumed.
     HandBack { delay: Duration, reason: HandBackReason },
+    /// It waits for what it lacks here, and is looked for after this long at the latest.
+    Park { on: ParkedOn, look_in: Option<Duration> },
+    /// Back at once, since its node died.
+    Crashed(JobFailure),
     /// A failure: the retry rules decide.
     Failed(JobFailure),
     /// A failure without a second chance.
     Dead(JobFailure, DeadReason),
+    /// Its row cannot be read, but perhaps whom to tell.
+    Corrupt { problem: String, on_failure: Option<JobPayload> },
     /// Called off, for this reason.
     Canceled(&'static str),
     /// Somebody else's by now: nothing is written.
@@ -65,6 +82,14 @@ pub(crate) enum Stop {
 struct Subject {
     job: Arc<Job>,
     edges: Edges,
+    /// The answer if a permit was asked for already.
+    permit: Option<Permit>,
+}
+
+impl Subject {
+    fn about<'a>(&'a self, claim: &'a JobClaim) -> About<'a> {
+        About { job: Some(&self.job), ..About::claim(claim) }
+    }
 }
 
 /// A body that returned.
@@ -76,34 +101,47 @@ struct Done {
 }
 
 impl Attempt {
-    /// Runs it. Every log line of it carries the job and the node.
-    pub(crate) async fn run(self, slot: Slot) {
-        // Of the gravest level: a filter that drops lesser lines must not take the ids from those that are left.
-        let span = tracing::error_span!(
-            "job",
-            job = %self.claim.id,
-            node = %self.engine.owner,
-            trace_id = Empty,
-            span_id = Empty,
-            parent_span_id = Empty,
-        );
-        let Self { engine, claim, loaded, place, running } = self;
+    /// Runs it. Answers whether its body was begun.
+    pub(crate) async fn run(self, slot: Slot) -> bool {
+        let span = span(&self.engine, &self.claim);
+        // In this order, so that the slot is free when nobody runs any more.
+        let Self { engine, claim, loaded, permit, running, place } = self;
         let attempt = async {
             running.turn().await;
             let subject = match subject(&engine, loaded, &running) {
-                Ok(subject) => subject,
-                Err(stop) => return settle_unrun(&engine, &claim, stop).await,
+                Ok(subject) => Subject { permit, ..subject },
+                Err(stop) => {
+                    settle_unrun(&engine, &claim, stop).await;
+                    return false;
+                }
             };
             let attempt = attempt(&engine, &claim, &subject, slot, &place, &running);
             // Bodies are guarded; what is left are plug points, and bodies that panic when they are dropped.
-            if let Err(panic) = AssertUnwindSafe(attempt).catch_unwind().await {
-                let (failure, reason) = (panicked(&*panic), DeadReason::DoNotRetry);
-                bury_as(&engine, &claim, &subject, &failure, reason, Some(&place)).await;
+            match AssertUnwindSafe(attempt).catch_unwind().await {
+                Ok(ran) => ran,
+                Err(panic) => {
+                    let (failure, reason) = (panicked(&*panic), DeadReason::DoNotRetry);
+                    bury_as(&engine, &claim, &subject, &failure, reason, Some(&place)).await;
+                    true
+                }
             }
         };
-        let report = PanicReport { job: claim.id, sanitizer: Arc::clone(&engine.plugs.sanitizer) };
-        report.scope(attempt.instrument(span)).await;
+        let report = PanicReport::of_job(claim.id, Arc::clone(&engine.plugs.sanitizer));
+        report.scope(attempt.instrument(span)).await
     }
+}
+
+/// The span of an attempt, with which every log line of it carries the job and the node.
+pub(crate) fn span(engine: &Engine, claim: &JobClaim) -> tracing::Span {
+    // Of the gravest level: a filter that drops lesser lines must not take the ids from those that are left.
+    tracing::error_span!(
+        "job",
+        job = %claim.id,
+        node = %engine.owner,
+        trace_id = Empty,
+        span_id = Empty,
+        parent_span_id = Empty,
+    )
 }
 
 async fn attempt(
@@ -113,18 +151,20 @@ async fn attempt(
     slot: Slot,
     place: &Place,
     running: &Running,
-) {
+) -> bool {
     let started = Instant::now();
     let steps = steps(engine, claim, subject, &running.token, Arc::new(slot)).await;
     let run = Some(started.elapsed()).filter(|_| ran(&steps)).map(|ran_for| (started, ran_for));
-    let Some(conclusion) = conclude(engine, claim, subject, steps) else { return };
-    let (job, edges) = (Some(&*subject.job), subject.edges.clone());
-    record(engine, Recording { claim, job, edges, conclusion, run, place: Some(place) }).await;
+    if let Some(conclusion) = conclude(engine, claim, subject, steps) {
+        let (about, edges) = (subject.about(claim), subject.edges.clone());
+        record(engine, Recording { about, edges, conclusion, run, place: Some(place) }).await;
+    }
+    run.is_some()
 }
 
 /// Whether a body was begun.
 fn ran(steps: &Result<Done, Stop>) -> bool {
-    matches!(steps, Ok(_) | Err(Stop::Failed(_)))
+    matches!(steps, Ok(_) | Err(Stop::Failed(_) | Stop::Canceled(WHILE_IT_RAN)))
 }
 
 /// The steps of an attempt, in the order of the specification. The span around them is the first; the outcome, with
@@ -138,7 +178,6 @@ async fn steps(
 ) -> Result<Done, Stop> {
     let Subject { job, .. } = subject;
     let payload = &job.spec.payload;
-    let method = engine.registry.find(payload.target(), payload.method()).cloned();
     let ctx = open(engine, claim, job, token);
     if claim.cancel_requested {
         return Err(Stop::Canceled("cancelled before it started"));
@@ -146,36 +185,44 @@ async fn steps(
     if claim.expired {
         return Err(Stop::Canceled("it expired before it started"));
     }
-    let admission = gates::breaker(engine, method.as_deref())
-        .inspect_err(|_| engine.plugs.metrics.gate_rejected(payload.target(), GateRejection::BreakerOpen))?;
-    gates::permit(engine, claim, job).await?;
+    // First of all: whoever does not know it has no say in it.
+    let method = gates::method(engine, payload)?;
+    let admission = gates::breaker(engine, &method)?;
+    gates::permit(engine, claim, job, subject.permit).await?;
     gates::policy(engine, payload.target())?;
-    let (method, bean) = gates::resolve(engine, payload.target(), method)?;
+    let bean = gates::bean(engine, payload, &method)?;
     let call = engine.plugs.resolver.to_invocation(payload);
     let call =
         call.map_err(|error| Stop::Failed(JobFailure::new("UndecodablePayload", error.to_string())))?;
     ctx.complete_cause().await;
     gates::drain(engine)?;
 
-    engine.publish(claim, JobEventKind::Started);
-    engine.plugs.metrics.started(payload.target(), claim.picked_at.since(claim.scheduled_time));
-    let invocation = Invocation {
-        method: &method,
-        bean,
+    let about = subject.about(claim);
+    engine.publish(about, JobEventKind::Started);
+    let waited = claim.picked_at.since(claim.scheduled_time);
+    engine.plugs.metrics.tell(|sink| sink.started(&labels(about), claim.attempts + 1, waited));
+    let bounds = Bounds {
         ctx: &ctx,
-        args: call.args,
-        queue: &claim.queue,
-        executor: &*engine.plugs.executor,
         options: &engine.options.timeout,
         timeout: engine.timeout(job),
         token,
         closing: &engine.drain.closing,
         abort: &engine.abort,
+        lease: &engine.lease,
+    };
+    let invocation = Invocation {
+        method: &method,
+        bean,
+        args: call.args,
+        queue: &claim.queue,
+        executor: &*engine.plugs.executor,
         slot,
+        holds_permit: job.spec.resource.is_some(),
+        bounds,
     };
     let ended = invocation.run().await;
-    let unkept = unkept(engine, &ended);
-    engine.journal.append(claim.id, ctx.take_lines()).await;
+    let unkept = unkept(&engine.limits(), &ended);
+    engine.journal.append(ctx.take_lines()).await;
     match ended {
         Ended::Returned(Ok(result)) => {
             admission.report(None);
@@ -194,17 +241,36 @@ async fn steps(
         }
         // The node stops, and another one may begin anew at once.
         Ended::GivenUp => Err(Stop::HandBack { delay: Duration::ZERO, reason: HandBackReason::Released }),
-        Ended::Stopped if engine.lease.holds() => Err(Stop::Canceled("cancelled while it ran")),
+        Ended::Stopped if engine.lease.holds() => Err(Stop::Canceled(WHILE_IT_RAN)),
         Ended::Stopped => Err(Stop::Lost),
     }
 }
 
-/// Why a result is not kept, if it is too large: a failure if somebody waits for it. Trying again would do the work twice.
-fn unkept(engine: &Engine, ended: &Ended) -> Option<JobFailure> {
+/// Why a result is not kept, if it is too large or too deep: a failure if somebody waits for it. Trying again would do
+/// the work twice.
+fn unkept(limits: &Limits, ended: &Ended) -> Option<JobFailure> {
     let Ended::Returned(Ok(Some(result))) = ended else { return None };
-    let (bytes, most) = (result.as_str().len(), engine.options.limits.result_bytes);
-    let text = || format!("the result has {bytes} bytes; `limits.result_bytes` keeps no more than {most}");
-    (bytes > most).then(|| JobFailure::new("ResultTooLarge", text()).do_not_retry("the work is done"))
+    let (bytes, max_bytes, max_depth) = (result.as_str().len(), limits.result_bytes, limits.json_depth);
+    let failure = if bytes > max_bytes {
+        let (bytes, most) = (grouped(bytes), grouped(max_bytes));
+        JobFailure::new(
+            "ResultTooLarge",
+            format!("{bytes} bytes, the limit is {most} (`limits.result_bytes`)"),
+        )
+    } else {
+        let depth = Some(result.depth()).filter(|depth| *depth > max_depth)?;
+        let (depth, most) = (grouped(depth), grouped(max_depth));
+        JobFailure::new("ResultTooDeep", format!("{depth} levels, the limit is {most} (`limits.json_depth`)"))
+    };
+    Some(failure.do_not_retry("the work is done"))
+}
+
+/// A number with commas between thousands.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let comma = |place: usize| place > 0 && (digits.len() - place).is_multiple_of(3);
+    let parts = digits.char_indices().flat_map(|(place, digit)| [comma(place).then_some(','), Some(digit)]);
+    parts.flatten().collect()
 }
 
 /// Reads the jobs that were claimed, and with them whether they were cancelled meanwhile: one call for all.
@@ -221,23 +287,22 @@ fn subject(engine: &Engine, loaded: Loaded, running: &Running) -> Result<Subject
         Loaded::Job(..) if cancelled => Err(Stop::Canceled("cancelled before it started")),
         Loaded::Job(job, known) => {
             let edges = Edges { known, count: job.edge_count };
-            Ok(Subject { job: Arc::from(job), edges })
+            Ok(Subject { job: Arc::from(job), edges, permit: None })
         }
         Loaded::CancelRequested => Err(Stop::Canceled("cancelled before it started")),
         Loaded::Lost => Err(Stop::Lost),
-        Loaded::Corrupt(problem) => Err(corrupt(&problem)),
+        Loaded::Corrupt { problem, on_failure } => Err(Stop::Corrupt { problem, on_failure }),
     }
-}
-
-/// The end of a job whose row cannot be read.
-fn corrupt(problem: &str) -> Stop {
-    Stop::Dead(JobFailure::new("CorruptRow", problem), DeadReason::DoNotRetry)
 }
 
 /// Ends a job for good whose claim says that its row cannot be read.
 pub(crate) async fn bury_corrupt(engine: &Engine, claim: &JobClaim, problem: &str) {
     tracing::error!(problem = %engine.journal.sanitized(problem), "job dead-lettered: its row cannot be read");
-    settle_unrun(engine, claim, corrupt(problem)).await;
+    let on_failure = match load(engine, std::slice::from_ref(claim)).await.pop() {
+        Some(Loaded::Corrupt { on_failure, .. }) => on_failure,
+        _ => None,
+    };
+    settle_unrun(engine, claim, Stop::Corrupt { problem: problem.to_owned(), on_failure }).await;
 }
 
 fn open(
@@ -252,6 +317,7 @@ fn open(
         attempt: claim.attempts + 1,
         timeout: engine.timeout(job),
         cancelled: token.clone(),
+        draining: engine.drain.watch(),
         journal: engine.journal.clone(),
         client: engine.client(),
         log_bytes: engine.options.limits.log_bytes,
@@ -282,7 +348,7 @@ fn conclude(
     };
     let failure = match stop {
         Stop::Failed(failure) => failure,
-        other => return early(engine, target, other),
+        other => return early(engine, claim, target, other),
     };
     Some(failed(engine, claim, spec, &failure))
 }
@@ -303,14 +369,31 @@ fn failed(engine: &Engine, claim: &JobClaim, spec: &JobSpec, failure: &JobFailur
 }
 
 /// What an attempt without a body came to.
-fn early(engine: &Engine, target: &str, stop: Stop) -> Option<Conclusion> {
+fn early(engine: &Engine, claim: &JobClaim, target: &str, stop: Stop) -> Option<Conclusion> {
     match stop {
+        // It keeps waiting apart from others.
+        Stop::Park { look_in, .. } if engine.running.suspect(claim.id).is_some() => {
+            let delay = look_in.unwrap_or(engine.options.retry.permit_delay);
+            Some(Conclusion::HandBack { delay, reason: HandBackReason::Released })
+        }
         Stop::HandBack { delay, reason } => Some(Conclusion::HandBack { delay, reason }),
+        Stop::Park { on, look_in } => {
+            engine.parkings.tell(&on);
+            if let Some(look_in) = look_in {
+                engine.alarm.set(look_in);
+            }
+            Some(Conclusion::Park { on })
+        }
+        Stop::Crashed(failure) => Some(Conclusion::Crashed { error: engine.error_record(target, &failure) }),
         Stop::Dead(failure, reason) => {
             Some(Conclusion::Dead { error: engine.error_record(target, &failure), reason })
         }
         Stop::Failed(failure) => {
             let error = engine.error_record(target, &failure);
+            Some(Conclusion::Dead { error, reason: DeadReason::DoNotRetry })
+        }
+        Stop::Corrupt { problem, .. } => {
+            let error = engine.error_record(target, &JobFailure::new("CorruptRow", problem));
             Some(Conclusion::Dead { error, reason: DeadReason::DoNotRetry })
         }
         Stop::Canceled(reason) => Some(Conclusion::Canceled { reason: engine.journal.sanitized(reason) }),
@@ -323,9 +406,14 @@ fn early(engine: &Engine, target: &str, stop: Stop) -> Option<Conclusion> {
 
 /// Settles a job that could not be read, whose attempt broke, or that is not run here.
 pub(crate) async fn settle_unrun(engine: &Engine, claim: &JobClaim, stop: Stop) {
-    let Some(conclusion) = early(engine, "", stop) else { return };
+    let salvaged = match &stop {
+        Stop::Corrupt { on_failure, .. } => on_failure.clone(),
+        _ => None,
+    };
+    let Some(conclusion) = early(engine, claim, "", stop) else { return };
+    let about = About { salvaged: salvaged.as_ref(), ..About::claim(claim) };
     let edges = Edges::counted(claim);
-    record(engine, Recording { claim, job: None, edges, conclusion, run: None, place: None }).await;
+    record(engine, Recording { about, edges, conclusion, run: None, place: None }).await;
 }
 
 /// Ends a job for good that is not run here, with all that follows from that.
@@ -347,54 +435,37 @@ pub(crate) async fn bury(
 async fn bury_as(
     engine: &Engine,
     claim: &JobClaim,
-    Subject { job, edges }: &Subject,
+    subject: &Subject,
     failure: &JobFailure,
     reason: DeadReason,
     place: Option<&Place>,
 ) {
-    let error = engine.error_record(job.spec.payload.target().as_str(), failure);
-    let (edges, conclusion) = (edges.clone(), Conclusion::Dead { error, reason });
-    record(engine, Recording { claim, job: Some(job), edges, conclusion, run: None, place }).await;
+    let error = engine.error_record(subject.job.spec.payload.target().as_str(), failure);
+    let (about, edges) = (subject.about(claim), subject.edges.clone());
+    let conclusion = Conclusion::Dead { error, reason };
+    record(engine, Recording { about, edges, conclusion, run: None, place }).await;
 }
 
 /// Records a conclusion, and tells what was recorded.
 async fn record(engine: &Engine, recording: Recording<'_>) {
-    let (claim, run) = (recording.claim, recording.run);
+    let (about, ran_for) = (recording.about, recording.run.map(|(_, ran_for)| ran_for));
+    let held_permit = about.job.is_some_and(|job| job.spec.resource.is_some());
     let Some(taken) = recording.offer(engine).await else { return };
-    alert(engine, claim, &taken.conclusion, &taken.verdict).await;
-    let unstored = unstored(&taken);
-    publish(engine, claim, &taken.conclusion, taken.verdict, run.map(|(_, ran_for)| ran_for));
-    unstored::tell(engine, claim, unstored).await;
-}
-
-/// Records a dead letter for those who look after them. Trouble with that changes nothing about the job.
-async fn alert(engine: &Engine, claim: &JobClaim, conclusion: &Conclusion, verdict: &Verdict) {
-    let (Conclusion::Dead { error, .. }, Verdict::Recorded(_)) = (conclusion, verdict) else { return };
-    let alert = NewDlqAlert {
-        job: claim.id,
-        error_hash: error_hash(error.message.as_str()),
-        fingerprint: error.fingerprint.clone(),
-        window: engine.options.retry.alert_window,
-    };
-    match engine.store.record_alerts(&[alert]).await {
-        Ok(answers) if answers.iter().any(|alerted| alerted.notify) => {
-            tracing::error!(error = %error.message, "dead letter");
-        }
-        Ok(_) => tracing::debug!(error = %error.message, "dead letter, like others of late"),
-        Err(trouble) => tracing::warn!(%trouble, "the alert is not stored"),
+    engine.plugs.metrics.attempted(about, &taken.conclusion, &taken.verdict, ran_for);
+    if held_permit && taken.verdict.is_settled() && !matches!(taken.conclusion, Conclusion::Park { .. }) {
+        // Its permit is free: whoever has a job parked on that may go on.
+        engine.client().wake_up(about.claim.priority);
     }
-}
-
-/// The first 8 bytes of the SHA-256 of a text.
-fn error_hash(text: &str) -> String {
-    use sha2::{Digest as _, Sha256};
-    Sha256::digest(text.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    announce(engine, about, &taken.conclusion, &taken.verdict).await;
+    let unstored = unstored(&taken);
+    publish(engine, about, &taken.conclusion, taken.verdict, ran_for);
+    unstored::tell(engine, about, unstored).await;
 }
 
 /// Tells what was recorded, and wakes whoever may now have work.
 fn publish(
     engine: &Engine,
-    claim: &JobClaim,
+    about: About<'_>,
     conclusion: &Conclusion,
     verdict: Verdict,
     ran_for: Option<Duration>,
@@ -402,20 +473,34 @@ fn publish(
     let recorded = match verdict {
         Verdict::Recorded(recorded) => recorded,
         Verdict::AlreadyRecorded => Recorded::default(),
-        Verdict::CanceledInstead => return engine.publish(claim, cancelled(ran_for)),
+        Verdict::CanceledInstead => return engine.publish(about, cancelled(ran_for)),
         Verdict::LeaseLost | Verdict::EdgesChanged { .. } => {
             tracing::warn!("the lease of this job is lost; its outcome is not recorded");
             return;
         }
     };
     if !recorded.released.is_empty() || !recorded.submitted.is_empty() {
-        engine.bell.notify_one();
+        // Perhaps in queues that only others serve.
+        engine.client().wake_up(about.claim.priority);
     }
-    if let Conclusion::Retry { delay, .. } | Conclusion::HandBack { delay, .. } = conclusion {
-        engine.alarm.set(*delay);
+    match conclusion {
+        Conclusion::Retry { delay, .. } | Conclusion::HandBack { delay, .. } if engine.takes_work() => {
+            engine.alarm.set(*delay);
+        }
+        // It is for the others.
+        Conclusion::Retry { delay, .. } | Conclusion::HandBack { delay, .. } if delay.is_zero() => {
+            engine.client().wake_up(about.claim.priority);
+        }
+        Conclusion::Retry { .. } | Conclusion::HandBack { .. } => {}
+        Conclusion::Crashed { .. } => engine.alarm.set(Duration::ZERO),
+        // The nodes that know the method found nothing while it was here.
+        Conclusion::Park { on: ParkedOn::Method(_) } => engine.client().wake_up(about.claim.priority),
+        // What it lacks may have come while it was on its way.
+        Conclusion::Park { .. } => engine.bell.notify_one(),
+        Conclusion::Succeeded { .. } | Conclusion::Dead { .. } | Conclusion::Canceled { .. } => {}
     }
-    for kind in kinds(claim, conclusion, &recorded, ran_for) {
-        engine.publish(claim, kind);
+    for kind in kinds(about.claim, conclusion, &recorded, ran_for) {
+        engine.publish(about, kind);
     }
 }
 
@@ -455,7 +540,20 @@ fn kinds(
                 JobEventKind::DeadLettered { error, attempt },
             ]
         }
-        Conclusion::HandBack { .. } => Vec::new(),
+        Conclusion::HandBack { .. } | Conclusion::Park { .. } | Conclusion::Crashed { .. } => Vec::new(),
         Conclusion::Canceled { .. } => vec![cancelled(ran_for)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_told_apart() {
+        assert_eq!(
+            [0, 65, 999, 1_000, 70_002, 1_234_567].map(grouped),
+            ["0", "65", "999", "1,000", "70,002", "1,234,567"]
+        );
     }
 }

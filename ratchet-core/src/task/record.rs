@@ -7,15 +7,16 @@
 use std::time::Duration;
 
 use ratchet_api::{
-    DeadReason, Job, JobClaim, JobFailure, Run, Sanitized, StoreError, StoreErrorKind, Verdict,
+    DeadReason, HandBackReason, JobFailure, Run, Sanitized, StoreError, StoreErrorKind, Verdict,
 };
 use tokio::time::Instant;
 
 use super::failed;
+use super::unstored::tell_unkept;
 use crate::coordinator::slots::Place;
 use crate::engine::Engine;
 use crate::exchange::Offer;
-use crate::outcome::{self, Conclusion, Edges};
+use crate::outcome::{self, About, Callbacks, Conclusion, Edges};
 use crate::unrecorded::Waiting;
 
 /// An error text that is offered instead of one that was refused has at most so many bytes.
@@ -38,7 +39,13 @@ impl Form {
     /// What is offered after this form was refused for its content; nothing if no less can be offered.
     fn next(self, conclusion: &Conclusion, result_is_awaited: bool) -> Option<Self> {
         match (self, conclusion) {
-            (_, Conclusion::HandBack { .. } | Conclusion::Canceled { .. }) => None,
+            (
+                _,
+                Conclusion::HandBack { .. }
+                | Conclusion::Park { .. }
+                | Conclusion::Crashed { .. }
+                | Conclusion::Canceled { .. },
+            ) => None,
             (Self::Whole, Conclusion::Succeeded { result: Some(_), .. }) if !result_is_awaited => {
                 Some(Self::WithoutResult)
             }
@@ -51,9 +58,7 @@ impl Form {
 
 /// A conclusion on its way into the store.
 pub(crate) struct Recording<'a> {
-    pub(crate) claim: &'a JobClaim,
-    /// Unless it could not be read.
-    pub(crate) job: Option<&'a Job>,
+    pub(crate) about: About<'a>,
     pub(crate) edges: Edges,
     pub(crate) conclusion: Conclusion,
     /// When the body began and for how long it ran, if it did.
@@ -89,8 +94,14 @@ impl Recording<'_> {
     /// the end.
     pub(crate) async fn offer(mut self, engine: &Engine) -> Option<Taken> {
         let (mut form, mut trouble, mut callback_refused) = (Form::Whole, None::<Trouble>, None);
+        let mut told_in = None;
         loop {
             self.fail_those_who_wait(engine);
+            if let Conclusion::Succeeded { unkept: Some(failure), .. } = &self.conclusion
+                && told_in.replace(form) != Some(form)
+            {
+                tell_unkept(engine, self.about, failure).await;
+            }
             let alone = trouble.as_ref().is_some_and(|trouble| trouble.refused.is_some());
             let error =
                 match engine.exchange.commit(Offer { outcome: self.outcome(engine, form), alone }).await {
@@ -118,7 +129,7 @@ impl Recording<'_> {
                     tracing::error!(%reason, next = ?next, "the store refuses the outcome for its content; less is offered");
                     self.conclusion = reduced(engine, &self, next, &reason);
                     form = next;
-                    let has_callback = self.job.is_some_and(|job| job.spec.on_failure.is_some());
+                    let has_callback = self.about.on_failure().is_some();
                     callback_refused = Some(reason).filter(|_| form == Form::WithoutCallback && has_callback);
                 }
                 _ => trouble.pause(engine).await,
@@ -128,21 +139,30 @@ impl Recording<'_> {
 
     fn outcome(&self, engine: &Engine, form: Form) -> ratchet_api::Outcome {
         let run = self.run.map(|(started, ran_for)| Run { started_ago: started.elapsed(), ran_for });
-        let job = self.job.filter(|_| form != Form::WithoutCallback);
-        outcome::of(self.claim, job, &self.edges, &self.conclusion, run, &engine.limits())
+        let limits = engine.limits();
+        let callbacks =
+            Callbacks { limits: &limits, retry: &engine.options.retry, registry: &engine.registry };
+        let callbacks = Some(callbacks).filter(|_| form != Form::WithoutCallback);
+        let mut outcome = outcome::of(self.about, &self.edges, &self.conclusion, run, callbacks);
+        // Who asked for a pause has shown that it harms nobody.
+        if !matches!(self.conclusion, Conclusion::HandBack { reason: HandBackReason::Snoozed, .. }) {
+            outcome.suspect = engine.running.suspect(self.about.claim.id);
+        }
+        outcome
     }
 
     /// Whether dependents or a callback need the result.
     fn result_is_awaited(&self) -> bool {
-        outcome::result_is_awaited(self.job, &self.edges)
+        self.about.result_is_awaited(&self.edges)
     }
 
     /// A success without its result is none for those who wait for it.
     fn fail_those_who_wait(&mut self, engine: &Engine) {
-        if let (Conclusion::Succeeded { unkept: Some(failure), .. }, Some(job)) = (&self.conclusion, self.job)
+        if let (Conclusion::Succeeded { unkept: Some(failure), .. }, Some(job)) =
+            (&self.conclusion, self.about.job)
             && self.result_is_awaited()
         {
-            self.conclusion = failed(engine, self.claim, &job.spec, failure);
+            self.conclusion = failed(engine, self.about.claim, &job.spec, failure);
         }
     }
 }
@@ -195,7 +215,7 @@ fn reason(engine: &Engine, error: &StoreError) -> Sanitized {
 /// What is offered in this form instead.
 fn reduced(engine: &Engine, recording: &Recording<'_>, form: Form, reason: &Sanitized) -> Conclusion {
     let message = |error: &str| plain(&format!("the store refused the outcome ({reason}){error}"));
-    let target = recording.job.map_or("", |job| job.spec.payload.target().as_str());
+    let target = recording.about.job.map_or("", |job| job.spec.payload.target().as_str());
     let refused =
         |error: &str| engine.error_record(target, &JobFailure::new("OutcomeRefused", message(error)));
     match recording.conclusion.clone() {
@@ -205,8 +225,8 @@ fn reduced(engine: &Engine, recording: &Recording<'_>, form: Form, reason: &Sani
         }
         Conclusion::Succeeded { .. } => {
             let failure = JobFailure::new("OutcomeRefused", message(""));
-            match recording.job {
-                Some(job) => failed(engine, recording.claim, &job.spec, &failure),
+            match recording.about.job {
+                Some(job) => failed(engine, recording.about.claim, &job.spec, &failure),
                 None => Conclusion::Dead { error: refused(""), reason: DeadReason::DoNotRetry },
             }
         }
@@ -229,7 +249,7 @@ fn plain(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ratchet_api::{ErrorRecord, HandBackReason, JsonText};
+    use ratchet_api::{ErrorRecord, JsonText};
 
     use super::*;
     use crate::defaults::DefaultErrorSanitizer;

@@ -1,10 +1,11 @@
 //! What the store did not take of an outcome that stands: somebody must hear of it.
 
-use ratchet_api::{Inserted, JobClaim, JobEventKind, LogLevel, NewLogLine, Verdict};
+use ratchet_api::{Inserted, JobEventKind, JobFailure, LogLevel, NewLogLine, Verdict};
 
 use super::record::Taken;
 use crate::engine::Engine;
-use crate::outcome::Conclusion;
+use crate::handle::NOT_KEPT;
+use crate::outcome::{About, Conclusion};
 
 /// A part of an outcome that is not stored.
 #[derive(Debug, PartialEq)]
@@ -15,18 +16,13 @@ pub(super) struct Unstored {
     callback: bool,
 }
 
-/// What the store did not take of a recorded outcome: its result, what it submits, its callback.
+/// What the store did not take of a recorded outcome: what it submits, its callback.
 pub(super) fn unstored(Taken { verdict, conclusion, callback_refused }: &Taken) -> Vec<Unstored> {
     let Verdict::Recorded(recorded) = verdict else { return Vec::new() };
-    let (by_body, unkept) = match conclusion {
-        Conclusion::Succeeded { submissions, unkept, .. } => (submissions.len(), unkept.as_ref()),
-        _ => (0, None),
+    let by_body = match conclusion {
+        Conclusion::Succeeded { submissions, .. } => submissions.len(),
+        _ => 0,
     };
-    let unkept = unkept.map(|failure| Unstored {
-        text: format!("the result is not kept: {}", failure.message()),
-        level: LogLevel::Warn,
-        callback: false,
-    });
     let refused = callback_refused.as_ref().map(|reason| Unstored {
         text: format!("the callback is not stored: {reason}"),
         level: LogLevel::Error,
@@ -45,11 +41,19 @@ pub(super) fn unstored(Taken { verdict, conclusion, callback_refused }: &Taken) 
         Some(Unstored { text: format!("{what} is not stored: {why}"), level, callback })
     };
     let submitted = recorded.submitted.iter().enumerate().filter_map(judge);
-    unkept.into_iter().chain(submitted).chain(refused).collect()
+    submitted.chain(refused).collect()
+}
+
+/// Logs, here and with the job, why a result is not kept. It is told before the outcome is recorded, so that whoever sees
+/// the end of the job finds it: see [`NOT_KEPT`].
+pub(super) async fn tell_unkept(engine: &Engine, about: About<'_>, failure: &JobFailure) {
+    let text = format!("{NOT_KEPT}{}", failure.message());
+    tell(engine, about, vec![Unstored { text, level: LogLevel::Warn, callback: false }]).await;
 }
 
 /// Logs it here and with the job, and publishes it if it is a callback.
-pub(super) async fn tell(engine: &Engine, claim: &JobClaim, unstored: Vec<Unstored>) {
+pub(super) async fn tell(engine: &Engine, about: About<'_>, unstored: Vec<Unstored>) {
+    let claim = about.claim;
     let mut lines = Vec::new();
     for Unstored { text, level, callback } in unstored {
         let message = engine.journal.sanitized(&text);
@@ -59,11 +63,11 @@ pub(super) async fn tell(engine: &Engine, claim: &JobClaim, unstored: Vec<Unstor
             _ => tracing::info!("{message}"),
         }
         if callback {
-            engine.publish(claim, JobEventKind::CallbackFailed { error: message.to_string() });
+            engine.publish(about, JobEventKind::CallbackFailed { error: message.to_string() });
         }
         lines.push(NewLogLine { job: claim.id, fence: claim.fence, level, message });
     }
-    engine.journal.append(claim.id, lines).await;
+    engine.journal.append(lines).await;
 }
 
 #[cfg(test)]
@@ -79,8 +83,7 @@ mod tests {
     fn what_is_not_stored_is_told_and_the_callback_comes_last() {
         let payload = JobPayload::new("a.B", "c", &JsonText::from_stored("[]")).unwrap();
         let submissions = vec![Submission::single(NewJob::new(payload)); 2];
-        let unkept = Some(JobFailure::new("TooLarge", "it is too large"));
-        let conclusion = Conclusion::Succeeded { result: None, unkept, submissions };
+        let conclusion = Conclusion::Succeeded { result: None, unkept: None, submissions };
         let (holder, gone) = (JobId::generate(), JobId::generate());
         let mut recorded = Recorded::default();
         recorded.submitted = vec![
@@ -93,11 +96,10 @@ mod tests {
         let told: Vec<_> = told.iter().map(|it| (it.text.as_str(), it.level, it.callback)).collect();
         let key = format!("a job that the body enqueued is not stored: job {holder} holds its business key");
         let refused = format!("the callback is not stored: {}", Refusal::UnknownParent(gone));
-        let kept = ("the result is not kept: it is too large", LogLevel::Warn, false);
-        assert_eq!(told, [kept, (&*key, LogLevel::Info, false), (&*refused, LogLevel::Error, true)]);
+        assert_eq!(told, [(&*key, LogLevel::Info, false), (&*refused, LogLevel::Error, true)]);
         taken.callback_refused =
             Some(Sanitized::new(&DefaultErrorSanitizer::default(), &JobFailure::new("", "no")));
-        assert_eq!(unstored(&taken).len(), 4);
+        assert_eq!(unstored(&taken).len(), 3);
         taken.verdict = Verdict::LeaseLost;
         assert_eq!(unstored(&taken), []);
     }

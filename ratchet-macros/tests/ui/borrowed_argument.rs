@@ -5,7 +5,7 @@ struct Service;
 #[jobs(target = "a.Service")]
 impl Service {
     #[job]
-    async fn run(&self, name: &str) -> Result<(), JobFailure> {
+    async fn run(&self, _name: &str) -> Result<(), JobFailure> {
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ struct Service;
 #[jobs(target = "a.Service")]
 impl Service {
     #[job]
-    async fn run<T>(&self, value: T) -> Result<(), JobFailure> {
+    async fn run<T>(&self, _value: T) -> Result<(), JobFailure> {
         Ok(())
     }
 }

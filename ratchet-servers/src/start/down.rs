@@ -10,6 +10,7 @@ use super::{
     for_each,
     progress::Progress,
     recipes::recipe,
+    replica_set,
 };
 use crate::Server;
 
@@ -47,10 +48,15 @@ fn stop(cache: &Cache, server: Server, wipe: bool, progress: &Progress) -> Resul
     if let Some(mut record) = Record::read(&directory)?
         && let Some(process) = record.endpoint.process.take()
     {
+        let others = replica_set::others(&directory)?;
         if process.is_alive() {
-            let signal = recipe(server).stop_signal();
+            let signal =
+                if others.is_empty() { recipe(server).stop_signal() } else { replica_set::STOP_SIGNAL };
             let ended = progress.step(format!("stopping with SIG{signal}"), || process.stop(signal))?;
             said = if ended { "stopped" } else { "killed" };
+        }
+        for member in others {
+            progress.step("stopping another member", || member.stop())?;
         }
         record.write(&directory)?;
     }

@@ -21,7 +21,7 @@ use super::{
 use crate::{Server, process_id::ProcessId, record::Endpoint};
 
 /// Time for a server to answer after its start: generous, for machines that compile at the same time.
-const START_LIMIT: Duration = Duration::from_secs(120);
+pub(super) const START_LIMIT: Duration = Duration::from_secs(120);
 const ATTEMPTS: usize = 5;
 /// Texts in the log of PostgreSQL for a moment after it was killed: its children have not ended yet.
 const LEFTOVERS: [&str; 2] = ["postmaster.pid", "still in use"];
@@ -83,7 +83,7 @@ impl<'a> Launch<'a> {
         loop {
             attempts -= 1;
             let (directories, had_data) = self.prepare_data()?;
-            let (port, _port_lock) = self.free_port(wanted_port.take())?;
+            let (port, _port_lock) = free_port(self.cache, wanted_port.take())?;
             let err = match self.attempt(&directories, port)? {
                 Ok(version) => return Ok((self.recipe.url(port), version)),
                 Err(err) => err,
@@ -158,22 +158,22 @@ impl<'a> Launch<'a> {
         })?;
         Ok((directories, false))
     }
-
-    /// A port that nobody listens on, with a lock against the starts of other checkouts.
-    fn free_port(&self, wanted: Option<u16>) -> Result<(u16, Lock)> {
-        const ATTEMPTS: usize = 20;
-        for candidate in wanted.into_iter().chain(std::iter::repeat_n(0, ATTEMPTS)) {
-            let Ok(listener) = TcpListener::bind(("127.0.0.1", candidate)) else { continue };
-            let port = listener.local_addr()?.port();
-            if let Some(lock) = self.cache.shared().try_lock(&format!("port-{port}"))? {
-                return Ok((port, lock));
-            }
-        }
-        bail!("no free port on 127.0.0.1")
-    }
 }
 
-fn check_child(child: &mut Child) -> Result<()> {
+/// A port that nobody listens on, with a lock against the starts of other checkouts.
+pub(super) fn free_port(cache: &Cache, wanted: Option<u16>) -> Result<(u16, Lock)> {
+    const ATTEMPTS: usize = 20;
+    for candidate in wanted.into_iter().chain(std::iter::repeat_n(0, ATTEMPTS)) {
+        let Ok(listener) = TcpListener::bind(("127.0.0.1", candidate)) else { continue };
+        let port = listener.local_addr()?.port();
+        if let Some(lock) = cache.shared().try_lock(&format!("port-{port}"))? {
+            return Ok((port, lock));
+        }
+    }
+    bail!("no free port on 127.0.0.1")
+}
+
+pub(super) fn check_child(child: &mut Child) -> Result<()> {
     match child.try_wait()? {
         Some(status) => bail!("the server ended at once ({status})"),
         None => Ok(()),

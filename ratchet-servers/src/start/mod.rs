@@ -10,6 +10,7 @@ mod launch;
 mod probe;
 mod progress;
 mod recipes;
+mod replica_set;
 mod stop;
 mod up;
 mod url;
@@ -24,22 +25,32 @@ use anyhow::{Context, Result, bail};
 use self::{apt::Suite, cache::Cache, progress::Progress};
 pub use self::{
     down::down,
-    up::{Origin, Running, during, live_servers, print_env, up},
+    up::{Origin, Running, Wanted, during, live_servers, print_env, up},
 };
 use crate::Server;
 
-/// Downloads the library that gives a process another clock, unless it is in the cache already.
+/// The library that gives a process another clock: the one that is installed on this machine, else the one in the cache,
+/// else it is downloaded.
 ///
 /// # Errors
 /// The package cannot be downloaded.
 pub fn faketime(workspace: &Path) -> Result<PathBuf> {
+    if let Some(library) = faketime_below(Path::new("/usr/lib")) {
+        eprintln!("libfaketime is installed: {}", library.display());
+        return Ok(library);
+    }
     let cache = Cache::open(workspace)?;
     let root = Progress::ticking("faketime", "checking the cache", |progress| {
         apt::unpack(&cache.shared(), "libfaketime", Suite::Machine, progress)
     })?;
-    let kinds = std::fs::read_dir(root.join("usr/lib"))?.filter_map(Result::ok);
+    faketime_below(&root.join("usr/lib")).context("the package has no libfaketime.so.1")
+}
+
+/// The library in the folder of some architecture.
+fn faketime_below(folder: &Path) -> Option<PathBuf> {
+    let kinds = std::fs::read_dir(folder).ok()?.filter_map(Result::ok);
     let mut libraries = kinds.map(|kind| kind.path().join("faketime/libfaketime.so.1"));
-    libraries.find(|library| library.is_file()).context("the package has no libfaketime.so.1")
+    libraries.find(|library| library.is_file())
 }
 
 /// Does the same for each server, in a thread of its own.

@@ -11,6 +11,7 @@ use super::{
     launch::{Launch, ready_within},
     progress::Progress,
     recipes::{Settings, recipe, upstream},
+    replica_set,
     url::redacted,
 };
 use crate::{
@@ -53,24 +54,33 @@ pub enum Origin {
     Started,
 }
 
+/// How servers are to run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wanted {
+    /// With durable settings, as for benchmarks.
+    pub durable: bool,
+    /// The members of MongoDB's replica set: one if nothing is said, or as many as there are if it runs.
+    pub replica_set: Option<usize>,
+}
+
 /// Starts servers, all at once, and waits until each answers.
 ///
 /// Prints a line for each on standard output.
 ///
 /// # Errors
 /// Says how many servers are not available; the others are up nevertheless.
-pub fn up(workspace: &Path, servers: &[Server], durable: bool) -> Result<Vec<Running>> {
+pub fn up(workspace: &Path, servers: &[Server], wanted: Wanted) -> Result<Vec<Running>> {
     let cache = Cache::open(workspace)?;
     let _lock = cache.lock_checkout()?;
     let servers = with_upstreams(servers);
     let (poolers, databases): (Vec<_>, Vec<_>) =
         servers.iter().partition(|server| upstream(**server).is_some());
     let outcomes = for_each(&databases, |database| {
-        let up = bring_up(&cache, database, durable, None);
+        let up = bring_up(&cache, database, wanted, None);
         let in_front = poolers.iter().filter(|pooler| upstream(**pooler) == Some(database));
         let mut outcomes: Vec<_> = in_front
             .map(|pooler| match &up {
-                Ok(up) => (*pooler, bring_up(&cache, *pooler, durable, Some(&up.url))),
+                Ok(up) => (*pooler, bring_up(&cache, *pooler, wanted, Some(&up.url))),
                 Err(_) => (*pooler, Err(anyhow!("{database} behind it is not available"))),
             })
             .collect();
@@ -130,10 +140,15 @@ fn summary(running: &Running) -> String {
     )
 }
 
-fn bring_up(cache: &Cache, server: Server, durable: bool, upstream: Option<&str>) -> Result<Running> {
+fn bring_up(cache: &Cache, server: Server, wanted: Wanted, upstream: Option<&str>) -> Result<Running> {
     Progress::ticking(server.name(), "checking whether it is up", |progress| {
         let directory = cache.server_directory(server)?;
         let record = Record::read(&directory)?;
+        let members = match server {
+            Server::Mongodb => wanted.replica_set.unwrap_or_else(|| running_members(record.as_ref())),
+            _ => 1,
+        };
+        let wanted = Wanted { replica_set: Some(members), ..wanted };
         let done =
             |origin, (url, version)| Ok(Running { server, url, origin, version, took: progress.elapsed() });
         if let Some(url) = given_url(server, record.as_ref(), &process_environment) {
@@ -147,30 +162,45 @@ fn bring_up(cache: &Cache, server: Server, durable: bool, upstream: Option<&str>
             return done(Origin::Given, (url, version));
         }
         if let Some(record) = &record
-            && let Some(version) = still_up(record, server, durable, upstream, progress)?
+            && let Some(version) = still_up(record, server, &directory, wanted, upstream, progress)?
         {
             return done(Origin::Earlier, (record.endpoint.url.clone(), version));
         }
         let installation =
             progress.step("looking for its programs", || recipe(server).provision(cache, progress))?;
-        let launch = Launch::new(cache, server, durable, upstream, &installation, progress)?;
-        done(Origin::Started, launch.run(record.map(|record| record.port))?)
+        let launch = Launch::new(cache, server, wanted.durable, upstream, &installation, progress)?;
+        let (mut url, version) = launch.run(record.map(|record| record.port))?;
+        if members > 1
+            && let Some(first) = Record::read(&directory)?
+        {
+            url = replica_set::grow(cache, &installation, &first, members, progress)?;
+        }
+        done(Origin::Started, (url, version))
     })
+}
+
+/// How many members the replica set has that runs now; one if none does.
+fn running_members(record: Option<&Record>) -> usize {
+    let running = record.filter(|record| record.endpoint.live_process().is_some());
+    running.map_or(1, |record| replica_set::members_of(&record.endpoint.url))
 }
 
 /// The version of a server that runs already, if it can be used as it is. Stops it if it cannot.
 fn still_up(
     record: &Record,
     server: Server,
-    durable: bool,
+    directory: &Path,
+    wanted: Wanted,
     upstream: Option<&str>,
     progress: &Progress,
 ) -> Result<Option<String>> {
     let recipe = recipe(server);
+    let others = replica_set::others(directory)?;
     let Some(process) = record.endpoint.live_process() else {
         if record.endpoint.process.is_some() {
             progress.say("ended since its last start, starting it again");
         }
+        others.into_iter().try_for_each(replica_set::Member::stop)?;
         return Ok(None);
     };
     let settings = Settings { port: record.port, durable: record.durable };
@@ -178,11 +208,16 @@ fn still_up(
         Ok(_) if record.upstream.as_deref() != upstream => {
             progress.say("restarting in front of another server");
         }
-        Ok(version) if record.durable || !durable => return Ok(Some(version)),
+        Ok(_) if Some(others.len() + 1) != wanted.replica_set => {
+            progress.say("restarting with other members");
+        }
+        Ok(version) if record.durable || !wanted.durable => return Ok(Some(version)),
         Ok(_) => progress.say("restarting with durable settings"),
         Err(err) => progress.say(format!("restarting: {err:#}")),
     }
-    progress.step("stopping", || process.stop(recipe.stop_signal()))?;
+    let signal = if others.is_empty() { recipe.stop_signal() } else { replica_set::STOP_SIGNAL };
+    progress.step("stopping", || process.stop(signal))?;
+    others.into_iter().try_for_each(replica_set::Member::stop)?;
     Ok(None)
 }
 
@@ -226,7 +261,8 @@ pub fn during<T>(
         return work(&[]);
     }
     let before = live_servers(workspace)?;
-    let started = up(workspace, needed, durable).context("this cannot run without its servers");
+    let wanted = Wanted { durable, ..Wanted::default() };
+    let started = up(workspace, needed, wanted).context("this cannot run without its servers");
     let outcome = started.and_then(|running| work(&running));
     // Also after a failed start: some of them may be up.
     let ours: Vec<Server> =

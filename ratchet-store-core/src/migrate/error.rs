@@ -9,7 +9,7 @@ use super::Version;
 use crate::{ConnectError, Dialect, TextError};
 
 /// Why a schema was not migrated.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum MigrateError {
     /// The database is in a state that the migrator does not touch.
@@ -88,6 +88,8 @@ pub enum MigrateError {
         source: sqlx::Error,
     },
 }
+
+ratchet_api::debug_as_display!(MigrateError);
 
 fn at(statement: Option<usize>) -> String {
     statement.map(|number| format!(" in statement {number}")).unwrap_or_default()
@@ -195,18 +197,34 @@ fn known(newest: Option<Version>) -> String {
     newest.map_or_else(|| "none".to_owned(), |version| version.to_string())
 }
 
-impl From<MigrateError> for StoreError {
-    fn from(error: MigrateError) -> Self {
-        let kind = match &error {
-            MigrateError::Refused(_) => StoreErrorKind::NotMigrated,
-            MigrateError::Locked { .. } | MigrateError::Blocked { .. } | MigrateError::Interrupted { .. } => {
+impl MigrateError {
+    /// The same as an error of a store's operation. What it says itself is not said again by its source.
+    pub(crate) fn during(self, op: &'static str) -> StoreError {
+        let kind = match &self {
+            Self::Connect(_) | Self::Text { .. } | Self::Product { .. } => StoreErrorKind::Other,
+            Self::Failed { .. } | Self::Database { .. } => StoreErrorKind::Other,
+            Self::Refused(_) => StoreErrorKind::NotMigrated,
+            Self::Locked { .. } | Self::Blocked { .. } | Self::Interrupted { .. } => {
                 StoreErrorKind::Transient
             }
-            MigrateError::Connect(error) => error.kind(),
-            MigrateError::Unusable(unusable) => unusable.kind(),
-            _ => StoreErrorKind::Other,
+            Self::Unusable(unusable) => unusable.kind(),
         };
-        Self::new(kind, "migrate", error.to_string()).with_source(error)
+        let error = StoreError::new(kind, op, self.to_string());
+        match self {
+            Self::Connect(refused) => refused.during(op),
+            Self::Text { source, .. } => error.with_source(source),
+            Self::Blocked { source, .. }
+            | Self::Failed { source, .. }
+            | Self::Interrupted { source, .. }
+            | Self::Database { source, .. } => error.with_source(source),
+            Self::Refused(_) | Self::Locked { .. } | Self::Product { .. } | Self::Unusable(_) => error,
+        }
+    }
+}
+
+impl From<MigrateError> for StoreError {
+    fn from(error: MigrateError) -> Self {
+        error.during("migrate")
     }
 }
 

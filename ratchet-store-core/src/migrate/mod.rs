@@ -107,7 +107,7 @@ impl fmt::Display for Progress<'_> {
 #[async_trait]
 impl SchedulerLifecycleHook for SchemaMigrator {
     async fn before_start(&self) -> Result<(), HookError> {
-        Ok(self.ensure(true).await?)
+        Ok(self.ensure("migrate", true).await?)
     }
 }
 
@@ -193,26 +193,31 @@ impl SchemaMigrator {
     }
 
     /// Makes sure that a store can work: migrates if `migrate` says so, else looks; then asks the server for what a store
-    /// needs of it.
+    /// needs of it. Errors name `op`, the operation for which this is done.
     ///
     /// # Errors
     /// [`NotMigrated`](StoreErrorKind::NotMigrated) if the tables do not fit this program, [`Unusable`] if the server only
     /// reads, the database cannot hold every text or the user lacks a right; each with what to do.
-    pub async fn ensure(&self, migrate: bool) -> StoreResult<()> {
-        let mut session = self.database.open(&self.namespace, self.limits).await?;
-        let ensured = self.ensure_in(session.as_mut(), migrate).await;
+    pub async fn ensure(&self, op: &'static str, migrate: bool) -> StoreResult<()> {
+        let opened = self.database.open(&self.namespace, self.limits).await;
+        let mut session = opened.map_err(|error| error.during(op))?;
+        let ensured = self.ensure_in(session.as_mut(), op, migrate).await;
         close(session).await;
         ensured
     }
 
-    async fn ensure_in(&self, session: &mut dyn Session, migrate: bool) -> StoreResult<()> {
+    async fn ensure_in(&self, session: &mut dyn Session, op: &'static str, migrate: bool) -> StoreResult<()> {
         if migrate {
-            let mut tell = |step: Progress<'_>| tracing::info!(namespace = %self.namespace, "{step}");
-            self.apply_all(session, &mut tell).await?;
+            let namespace = Some(&self.namespace).filter(|namespace| **namespace != Namespace::bare());
+            let namespace = namespace.map(tracing::field::display);
+            let mut tell = |step: Progress<'_>| tracing::info!(namespace, "{step}");
+            self.apply_all(session, &mut tell).await.map_err(|error| error.during(op))?;
         } else {
-            self.is_current(&self.look(session).await?)?;
+            let status = self.look(session).await.map_err(|error| error.during(op))?;
+            self.is_current(op, &status)?;
         }
-        Ok(usable(session, &self.tables()?.into_iter().collect::<Vec<_>>()).await?)
+        let tables = self.tables().map_err(|error| error.during(op))?.into_iter().collect::<Vec<_>>();
+        usable(session, &tables).await.map_err(|error| error.during(op))
     }
 
     /// What is there.
@@ -223,9 +228,9 @@ impl SchemaMigrator {
     }
 
     /// Refuses tables that do not fit this program.
-    fn is_current(&self, status: &Status) -> StoreResult<()> {
+    fn is_current(&self, op: &'static str, status: &Status) -> StoreResult<()> {
         if let Some(refusal) = &status.refusal {
-            return Err(MigrateError::from(refusal.clone()).into());
+            return Err(MigrateError::from(refusal.clone()).during(op));
         }
         let pending: Vec<&str> = status.pending().map(|entry| entry.version.as_str()).collect();
         if pending.is_empty() {
@@ -236,7 +241,7 @@ impl SchemaMigrator {
             self.namespace,
             pending.join(", ")
         );
-        Err(StoreError::new(StoreErrorKind::NotMigrated, "connect", advice))
+        Err(StoreError::new(StoreErrorKind::NotMigrated, op, advice))
     }
 
     /// Records that the scripts up to a version are applied, without running them: for tables that were installed by

@@ -47,7 +47,7 @@ async fn record(session: &mut Session<'_>, alerts: &[NewDlqAlert]) -> StoreResul
         if notify {
             *group = Group { told_at: now, count: 0 };
         }
-        group.count += 1;
+        group.count = group.count.saturating_add(1);
         latest.insert((alert.job, alert.error_hash.clone()), now);
         recorded.push(alert);
         answers.push(Alerted { recorded: true, notify, count: group.count });
@@ -62,12 +62,13 @@ async fn hold_groups(
 ) -> StoreResult<HashMap<String, Group>> {
     let hold = session.sql().hold_alert_groups.bind();
     let rows = hold.arg("fingerprints", fingerprints(alerts.iter())).rows(session).await?;
-    let groups = read_all(session.op(), &rows, |cells: Cells<'_>| {
-        Ok((
-            cells.get("fingerprint")?,
-            Group { told_at: cells.get("told_at")?, count: cells.get("alert_count")? },
-        ))
-    })?;
+    // A group that cannot be read begins anew.
+    let group = |cells: Cells<'_>| match (cells.get("told_at"), cells.get("alert_count")) {
+        (Ok(told_at), Ok(count)) => Group { told_at, count },
+        _ => Group { told_at: Timestamp::MIN, count: 0 },
+    };
+    let groups =
+        read_all(session.op(), &rows, |cells: Cells<'_>| Ok((cells.get("fingerprint")?, group(cells))))?;
     Ok(groups.into_iter().collect())
 }
 
@@ -77,9 +78,9 @@ async fn latest_alerts(
 ) -> StoreResult<HashMap<(JobId, String), Timestamp>> {
     let latest = session.sql().latest_alerts.bind();
     let rows = latest.arg("job_ids", ids_of(alerts.iter().map(|alert| &alert.job))).rows(session).await?;
-    let latest = read_all(session.op(), &rows, |cells| {
+    let latest = read_readable(session.op(), "an alert", &rows, |cells| {
         Ok(((cells.get("job_id")?, cells.get("error_hash")?), cells.get("latest")?))
-    })?;
+    });
     Ok(latest.into_iter().collect())
 }
 

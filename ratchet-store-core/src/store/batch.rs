@@ -82,7 +82,7 @@ async fn children(
         .arg("lim", limit_and_one(wanted.limit))
         .rows(session)
         .await?;
-    page(session.op(), &rows, wanted.limit)
+    Ok(page(&rows, wanted.limit))
 }
 
 fn metrics(cells: Cells<'_>) -> Result<BatchMetrics, Problem> {

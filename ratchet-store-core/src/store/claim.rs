@@ -1,12 +1,14 @@
 //! Taking jobs.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_api::store::{ClaimRequest, JobClaimStore};
-use ratchet_api::{JobClaim, JobId, Outcome, Owner, QueueLimit, StoreResult, Verdict};
+use ratchet_api::{JobClaim, JobId, Outcome, Owner, ParkedOn, QueueLimit, QueueName, StoreResult, Verdict};
 
 use super::SqlStore;
 use crate::driver::Row;
@@ -54,20 +56,56 @@ impl JobClaimStore for SqlStore {
 }
 
 async fn claim(session: &mut Session<'_>, request: &ClaimRequest) -> StoreResult<Vec<JobClaim>> {
-    let mut wanted = request.queues.clone();
-    let at_once = request.queues.iter().map(|part| bounded(part.limit)).max().unwrap_or_default();
-    let mut claims = Vec::new();
-    for look in session.store().crowd.first_look()..LOOKS as i64 {
-        let (more, missed) = claim_once(session, request, &wanted, look * at_once).await?;
-        claims.extend(more);
-        if missed <= 0 {
+    let parkings = &session.store().parkings;
+    let (mut pulled, mut wanted): (Vec<_>, Vec<_>) =
+        request.queues.iter().cloned().partition(|part| parkings.has(&part.queue));
+    let (limits, mut claims) = (wanted.clone(), Vec::new());
+    let at_once = wanted.iter().map(|part| bounded(part.limit)).max().unwrap_or_default();
+    let first_look = if wanted.is_empty() { LOOKS as i64 } else { session.store().crowd.first_look() };
+    for look in first_look..LOOKS as i64 {
+        let mut found = claim_once(session, request, &wanted, look * at_once).await?;
+        claims.append(&mut found.claims);
+        let part = |place: &i64| limits.get(usize::try_from(*place).ok()?.checked_sub(1)?).cloned();
+        for part in found.parked.iter().filter_map(part) {
+            if !pulled.contains(&part) {
+                session.store().parkings.insert(&part.queue);
+                pulled.push(part);
+            }
+        }
+        if found.missed <= 0 {
             break;
         }
         session.store().crowd.met();
-        subtract(&mut wanted, &claims, &request.queues);
+        subtract(&mut wanted, &claims, &limits);
+    }
+    let mut taken_on = Vec::new();
+    for part in &pulled {
+        claims.extend(pull(session, request, part, &mut taken_on).await?);
     }
     claims.sort_by_cached_key(|claim| rank(claim, request));
     Ok(claims)
+}
+
+/// The queues in which jobs were parked when they were last looked at: they are left to `pull` at once.
+#[derive(Debug, Default)]
+pub(super) struct Parkings(Mutex<BTreeSet<QueueName>>);
+
+impl Parkings {
+    fn has(&self, queue: &QueueName) -> bool {
+        self.queues().contains(queue)
+    }
+
+    fn insert(&self, queue: &QueueName) {
+        self.queues().insert(queue.clone());
+    }
+
+    fn remove(&self, queue: &QueueName) {
+        self.queues().remove(queue);
+    }
+
+    fn queues(&self) -> MutexGuard<'_, BTreeSet<QueueName>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Whether other nodes were taking the same heads lately.
@@ -102,16 +140,25 @@ fn subtract(wanted: &mut [QueueLimit], claims: &[JobClaim], limits: &[QueueLimit
     }
 }
 
-/// One statement, which reads so many heads beyond the limit. Answers also how many more there would have been, had others
-/// not held them.
+/// What one statement took.
+#[derive(Default)]
+struct Found {
+    claims: Vec<JobClaim>,
+    /// How many more there would have been, had others not held them.
+    missed: i64,
+    /// The places, counted from 1, of queues with parked jobs, of which it took nothing.
+    parked: Vec<i64>,
+}
+
+/// One statement, which reads so many heads beyond the limit.
 async fn claim_once(
     session: &mut Session<'_>,
     request: &ClaimRequest,
     wanted: &[QueueLimit],
     spare: i64,
-) -> StoreResult<(Vec<JobClaim>, i64)> {
+) -> StoreResult<Found> {
     let op = session.op();
-    let (mut claims, mut missed) = (Vec::new(), 0);
+    let mut found = Found::default();
     let claim = session.sql().claim.bind();
     claim
         .arg("now", session.store().now())
@@ -122,13 +169,64 @@ async fn claim_once(
         .arg("spare", spare)
         .each(session, |cells| {
             match cells.must_opt(op, "missed")? {
-                Some(count) => missed = count,
-                None => claims.extend(read_if_readable(op, CLAIMED, cells, row::claim)),
+                Some(count) => {
+                    found.missed = count;
+                    found.parked = cells.must_opt(op, "parked")?.unwrap_or_default();
+                }
+                None => found.claims.extend(read_if_readable(op, CLAIMED, cells, row::claim)),
             }
             Ok(())
         })
         .await?;
-    Ok((claims, missed))
+    Ok(found)
+}
+
+/// Takes from a queue in which jobs are parked: rare, so it has a statement of its own. `taken_on` tells what the jobs that
+/// this call has taken so far were parked on.
+async fn pull(
+    session: &mut Session<'_>,
+    request: &ClaimRequest,
+    part: &QueueLimit,
+    taken_on: &mut Vec<String>,
+) -> StoreResult<Vec<JobClaim>> {
+    let op = session.op();
+    let mut claims = Vec::new();
+    for look in session.store().crowd.first_look()..LOOKS as i64 {
+        let (before, mut missed, mut none_parked) = (taken_on.clone(), 0, false);
+        let pull = session.sql().pull.bind();
+        pull.arg("now", session.store().now())
+            .arg("owner", request.owner.as_str())
+            .arg("queue", part.queue.as_str())
+            .arg("lim", bounded(part.limit.saturating_sub(claims.len())))
+            .arg("boost_ms", request.boost_interval.map_or(0, boost_millis))
+            .arg("spare", look * bounded(part.limit))
+            // The last look hands out what there is: whoever gets less than it asked for believes that there is no more.
+            .arg("park", look + 1 < LOOKS as i64)
+            .arg("taken_on", &before)
+            .each(session, |cells| {
+                match cells.must_opt(op, "missed")? {
+                    Some(count) => {
+                        missed = count;
+                        none_parked = cells.must_opt(op, "none_parked")?.unwrap_or_default();
+                    }
+                    None => {
+                        claims.extend(read_if_readable(op, CLAIMED, cells, row::claim));
+                        // One that cannot be read is no resource.
+                        taken_on.extend(cells.opt("parked_on").unwrap_or_default());
+                    }
+                }
+                Ok(())
+            })
+            .await?;
+        if none_parked {
+            session.store().parkings.remove(&part.queue);
+        }
+        if missed <= 0 {
+            break;
+        }
+        session.store().crowd.met();
+    }
+    Ok(claims)
 }
 
 /// Claims. A row that does not even have an id or a fence is left with its owner; it must not hide its neighbours.
@@ -152,6 +250,21 @@ pub(crate) async fn pick_up(
 ) -> StoreResult<Vec<JobClaim>> {
     let pick_up = session.sql().pick_up.bind().arg("now", session.store().now());
     let rows = pick_up.arg("owner", owner.as_str()).arg("job_ids", ids_of(jobs)).rows(session).await?;
+    Ok(readable(session.op(), &rows))
+}
+
+/// Takes jobs that are parked on this.
+pub(crate) async fn pick_up_parked(
+    session: &mut Session<'_>,
+    owner: &Owner,
+    queue: &QueueName,
+    on: &ParkedOn,
+    limit: usize,
+) -> StoreResult<Vec<JobClaim>> {
+    let on = on.to_string();
+    let take = session.sql().pick_up_parked.bind().arg("now", session.store().now());
+    let take = take.arg("owner", owner.as_str()).arg("queue", queue.as_str()).arg("parked_on", on.as_str());
+    let rows = take.arg("lim", row_limit(limit)).rows(session).await?;
     Ok(readable(session.op(), &rows))
 }
 

@@ -87,11 +87,15 @@ async fn load(session: &mut Session<'_>, owner: &Owner, claims: &[JobClaim]) -> 
 }
 
 fn loaded_row(cells: Cells<'_>, owner: &Owner, claim: &JobClaim) -> Loaded {
-    let read = |cells: Cells<'_>| match cells.or_none("cancel_requested")? {
-        true => Ok(Loaded::CancelRequested),
-        false => Ok(Loaded::Job(Box::new(row::held(cells, owner, claim)?), Vec::new())),
+    let read = |cells: Cells<'_>| match (cells.or_none("cancel_requested")?, &claim.corrupt) {
+        (true, _) => Ok(Loaded::CancelRequested),
+        (false, None) => Ok(Loaded::Job(Box::new(row::held(cells, owner, claim)?), Vec::new())),
+        (false, Some(problem)) => Err(problem.as_str().into()),
     };
-    read(cells).unwrap_or_else(|problem: Problem| Loaded::Corrupt(problem.to_string()))
+    read(cells).unwrap_or_else(|problem: Problem| Loaded::Corrupt {
+        problem: problem.to_string(),
+        on_failure: row::on_failure(cells),
+    })
 }
 
 /// Most jobs have no edges; then this asks nothing.

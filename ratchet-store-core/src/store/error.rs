@@ -7,8 +7,13 @@ use ratchet_api::{StoreError, StoreErrorKind};
 
 use crate::{ConnectError, ConstraintDetector as _, Dialect};
 
-/// An error of a statement.
-pub(super) fn classify(dialect: Dialect, op: &'static str, error: sqlx::Error) -> StoreError {
+/// An error of a statement, on a connection of the store or on one of a transaction that a user began.
+pub(super) fn classify(
+    dialect: Dialect,
+    op: &'static str,
+    in_users_transaction: bool,
+    error: sqlx::Error,
+) -> StoreError {
     let (kind, detail) = match &error {
         _ if dialect.is_lost_race(&error) => {
             (StoreErrorKind::Transient, "the transaction lost against others too often; try again")
@@ -24,10 +29,16 @@ pub(super) fn classify(dialect: Dialect, op: &'static str, error: sqlx::Error) -
         sqlx::Error::Database(_) if dialect.is_statement_canceled(&error) => {
             (StoreErrorKind::Transient, "the server stopped the statement; try again")
         }
-        sqlx::Error::Database(_) if dialect.is_schema_missing(&error) => (
-            StoreErrorKind::NotMigrated,
-            "the schema is missing or of another version; run `ratchet migrate`",
-        ),
+        sqlx::Error::Database(_) if dialect.is_schema_missing(&error) => {
+            let advice = match in_users_transaction {
+                true => {
+                    "the tables of the store are not where this transaction is, or of another version; begin it on the \
+                     database of the store, or run `ratchet migrate`"
+                }
+                false => "the schema is missing or of another version; run `ratchet migrate`",
+            };
+            (StoreErrorKind::NotMigrated, advice)
+        }
         _ if dialect.is_content_refused(&error) => {
             (StoreErrorKind::RefusedContent, "the database cannot hold a value of this call")
         }
@@ -60,12 +71,7 @@ fn is_constraint(kind: &sqlx::error::ErrorKind) -> bool {
 
 /// An error of opening a connection.
 pub(super) fn unreachable(dialect: Dialect, op: &'static str, error: sqlx::Error) -> StoreError {
-    let (kind, detail, source) = ConnectError::new(dialect, error).into_parts();
-    let error = StoreError::new(kind, op, detail);
-    match source {
-        Some(source) => error.with_source(source),
-        None => error,
-    }
+    ConnectError::new(dialect, error).during(op)
 }
 
 /// Whether the server undid the whole transaction for the sake of others, so that running it again may succeed.
@@ -95,7 +101,8 @@ mod tests {
     #[test]
     fn a_lost_connection_is_passing_trouble_and_the_connection_is_not_kept() {
         for dialect in [Dialect::Postgres, Dialect::MySql, Dialect::Sqlite] {
-            let error = classify(dialect, "claim", sqlx::Error::Io(std::io::ErrorKind::BrokenPipe.into()));
+            let error =
+                classify(dialect, "claim", false, sqlx::Error::Io(std::io::ErrorKind::BrokenPipe.into()));
             assert!(error.is_transient());
             assert!(!leaves_connection_usable(dialect, &error));
             assert!(!is_lost_race(dialect, &error));

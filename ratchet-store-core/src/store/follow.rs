@@ -189,8 +189,8 @@ impl Follow {
         let mut completed = Vec::new();
         for batch in &mut batches {
             let Some(count) = self.counts.get(&batch.id) else { continue };
-            batch.progress.completed += count.completed;
-            batch.progress.failed += count.failed;
+            batch.progress.completed = batch.progress.completed.saturating_add(count.completed);
+            batch.progress.failed = batch.progress.failed.saturating_add(count.failed);
             batch.ran_ms = count.ran_ms;
             if batch.complete(self.now) {
                 completed.push((batch.id, count.last_cause));

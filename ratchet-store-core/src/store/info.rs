@@ -3,8 +3,8 @@
 use std::any::Any;
 
 use async_trait::async_trait;
-use ratchet_api::store::{Capabilities, StoreInfo};
-use ratchet_api::{Limits, StoreResult, Timestamp};
+use ratchet_api::store::StoreInfo;
+use ratchet_api::{StoreResult, Timestamp};
 
 use super::SqlStore;
 use crate::store::row::Cells;
@@ -14,14 +14,6 @@ use crate::store::session::Session;
 impl StoreInfo for SqlStore {
     fn name(&self) -> &'static str {
         self.name
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::default()
-    }
-
-    fn limits(&self) -> Limits {
-        self.options.limits
     }
 
     async fn database_time(&self) -> StoreResult<Timestamp> {

@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_api::store::JobStore;
-use ratchet_api::{Limits, StoreClock, StoreError, StoreErrorKind, StoreResult, Timestamp};
+use ratchet_api::{StoreClock, StoreError, StoreErrorKind, StoreResult, Timestamp};
 
 use crate::driver::{Driver, Work};
 use crate::{Dialect, Namespace};
@@ -57,8 +57,6 @@ pub struct SqlOptions {
     pub namespace: Namespace,
     /// The clock that decides; another than the database's is for tests.
     pub clock: StoreClock,
-    /// How big the parts of a job may be.
-    pub limits: Limits,
     /// The most connections at once. More than a few buy nothing.
     pub connections: usize,
     /// Connections for reading alone, for a database with one writer.
@@ -76,7 +74,6 @@ impl SqlOptions {
         Self {
             namespace,
             clock: StoreClock::Server,
-            limits: Limits::default(),
             connections: 8,
             readers: None,
             acquire_timeout: Duration::from_secs(5),
@@ -93,6 +90,7 @@ pub struct SqlStore {
     sql: Arc<Statements>,
     options: SqlOptions,
     crowd: claim::Crowd,
+    parkings: claim::Parkings,
 }
 
 impl SqlStore {
@@ -113,7 +111,8 @@ impl SqlStore {
     }
 
     fn open(name: &'static str, driver: Arc<dyn Driver>, sql: Arc<Statements>, options: SqlOptions) -> Self {
-        Self { name, sessions: Sessions::new(&options), driver, sql, options, crowd: claim::Crowd::default() }
+        let (sessions, crowd, parkings) = (Sessions::new(&options), Default::default(), Default::default());
+        Self { name, sessions, driver, sql, options, crowd, parkings }
     }
 
     /// The same store with a connection of its own.

@@ -60,7 +60,6 @@ impl NodeStore for SqlStore {
             Box::pin(async move {
                 let (sql, now) = (session.sql(), session.store().now());
                 sql.clock_back_nodes.bind().arg("now", now).run(session).await?;
-                sql.clock_back_locks.bind().arg("now", now).arg("by_ms", by).run(session).await?;
                 let due = sql.clock_back_due.bind().arg("now", now).arg("by_ms", by).arg("within_ms", within);
                 due.arg("lim", row_limit(limit)).run(session).await
             })
@@ -74,7 +73,8 @@ async fn join(session: &mut Session<'_>, node: &NodeInfo, lease: Duration) -> St
     join.arg("owner", node.owner.as_str())
         .arg("label", &node.label)
         .arg("version", &node.version)
-        .arg("targets", &node.targets)
+        .arg("methods", &node.methods)
+        .arg("queues", &node.queues)
         .arg("lease_ms", delay_millis(lease))
         .arg("now", session.store().now())
         .run(session)
@@ -91,6 +91,7 @@ async fn renew(session: &mut Session<'_>, beat: &Beat) -> StoreResult<BeatReply>
         .arg("node_time_ms", beat.node_time.as_millis())
         .arg("running", i64::from(beat.running))
         .arg("slots", i64::from(beat.slots))
+        .arg("draining", beat.draining)
         .arg("owner", beat.owner.as_str())
         .row(session)
         .await?;
@@ -105,19 +106,25 @@ async fn renew(session: &mut Session<'_>, beat: &Beat) -> StoreResult<BeatReply>
     reply.cancel_requested = cells.must(op, "cancel_requested")?;
     reply.holds_jobs = cells.must(op, "holds_jobs")?;
     reply.due_work = cells.must(op, "due_work")?;
+    reply.suspects = cells.must(op, "suspects")?;
     reply.next_due = cells.must_opt(op, "next_due")?;
     reply.next_fire = cells.must_opt(op, "next_fire")?;
     if !reply.dead.is_empty() {
-        reply.pulses = pulses(session, &reply.dead).await?;
+        reply.pulses = pulses(session, &reply.dead, beat.lease).await?;
     }
     Ok(reply)
 }
 
-/// The beats that bear on these deaths. A row that cannot be read proves nothing, and keeps nobody from proving something.
-async fn pulses(session: &mut Session<'_>, dead: &[Owner]) -> StoreResult<Vec<Pulse>> {
+/// The beats that bear on these deaths. A row that cannot be read proves nothing, and keeps nobody from proving something:
+/// its node is told as one that has never beaten, with the lease of whoever asks.
+async fn pulses(session: &mut Session<'_>, dead: &[Owner], lease: Duration) -> StoreResult<Vec<Pulse>> {
     let pulses = session.sql().pulses.bind().arg("now", session.store().now());
     let rows = pulses.arg("dead", names(dead)).rows(session).await?;
-    Ok(read_readable(session.op(), "a node", &rows, pulse))
+    Ok(rows.iter().filter_map(|row| pulse(Cells(row)).or_else(|_| silent(Cells(row), lease)).ok()).collect())
+}
+
+fn silent(cells: Cells<'_>, lease: Duration) -> Result<Pulse, Problem> {
+    Ok(Pulse::unreadable(cells.get("node_id")?, lease))
 }
 
 fn names(owners: &[Owner]) -> Vec<&str> {
@@ -164,7 +171,8 @@ fn node(cells: Cells<'_>) -> Result<Node, Problem> {
     let mut info = NodeInfo::new(cells.get("node_id")?);
     info.label = cells.shown("label");
     info.version = cells.shown("node_version");
-    info.targets = cells.get("targets").unwrap_or_default();
+    info.methods = cells.get("methods").unwrap_or_default();
+    info.queues = cells.get("queues").unwrap_or_default();
     let time = |name| cells.get(name).unwrap_or(Timestamp::MIN);
     let mut node = Node::joined(info, time("started_at"), Duration::ZERO);
     node.heartbeat_at = time("heartbeat_ts");
@@ -175,5 +183,6 @@ fn node(cells: Cells<'_>) -> Result<Node, Problem> {
     node.skew_millis = cells.get("skew_ms").unwrap_or_default();
     node.running = cells.clamped("running");
     node.slots = cells.clamped("slots");
+    node.draining = cells.get("draining").unwrap_or_default();
     Ok(node)
 }

@@ -59,23 +59,23 @@ async fn acquire(
     let jobs = hold(session, &ids).await?;
     let resources: Vec<&str> = requests.iter().map(|request| request.resource.as_str()).collect();
     let limits = hold_limits(session, &resources).await?;
-    let mut holders = holders(session, &resources).await?;
+    let (mut in_use, held) = in_use(session, &resources, &ids).await?;
 
     let mut granted: Vec<&PermitRequest> = Vec::new();
     let mut answers = Vec::with_capacity(requests.len());
     for request in requests {
-        let held =
+        let is_ours =
             jobs.get(&request.id).is_some_and(|job| is_held_by(job, owner) && job.fence == request.fence);
-        let in_use = holders.entry(request.resource.clone()).or_default();
+        let in_use = in_use.entry(request.resource.clone()).or_default();
         answers.push(match limits.get(&request.resource) {
-            _ if !held => Permit::Lost,
+            _ if !is_ours => Permit::Lost,
             None => Permit::Unknown,
-            Some(_) if in_use.contains(&request.id) => Permit::Granted,
-            Some(limit) if in_use.len() >= limit.max_concurrent as usize => {
+            Some(_) if held.contains(&(request.resource.clone(), request.id)) => Permit::Granted,
+            Some(limit) if *in_use >= u64::from(limit.max_concurrent) => {
                 Permit::Full { retry_in: limit.retry_delay }
             }
             Some(_) => {
-                in_use.insert(request.id);
+                *in_use += 1;
                 granted.push(request);
                 Permit::Granted
             }
@@ -99,17 +99,23 @@ async fn hold_limits(
     Ok(limits.into_iter().map(|limit| (limit.name.clone(), limit)).collect())
 }
 
-async fn holders(
-    session: &mut Session<'_>,
-    resources: &[&str],
-) -> StoreResult<HashMap<ResourceName, HashSet<JobId>>> {
-    let rows = session.sql().permit_holders.bind().arg("resources", resources).rows(session).await?;
-    let mut holders: HashMap<ResourceName, HashSet<JobId>> = HashMap::new();
-    let held = |cells: Cells<'_>| Ok((cells.get("resource_name")?, cells.get("job_id")?));
-    for (resource, job) in read_readable(session.op(), "a permit", &rows, held) {
-        holders.entry(resource).or_default().insert(job);
+/// The permits of resources that are in use, and those of them that some jobs have.
+type InUse = (HashMap<ResourceName, u64>, HashSet<(ResourceName, JobId)>);
+
+/// How many permits of these resources are in use, and which of them these jobs have.
+async fn in_use(session: &mut Session<'_>, resources: &[&str], jobs: &[JobId]) -> StoreResult<InUse> {
+    let in_use = session.sql().permits_in_use.bind().arg("resources", resources);
+    let rows = in_use.arg("job_ids", ids_of(jobs)).rows(session).await?;
+    let (mut counts, mut held) = (HashMap::new(), HashSet::new());
+    let permit =
+        |cells: Cells<'_>| Ok((cells.get("resource_name")?, cells.opt("job_id")?, cells.get("permits")?));
+    for (resource, job, permits) in read_readable(session.op(), "a permit", &rows, permit) {
+        match job {
+            Some(job) => drop(held.insert((resource, job))),
+            None => drop(counts.insert(resource, permits)),
+        }
     }
-    Ok(holders)
+    Ok((counts, held))
 }
 
 async fn grant(session: &mut Session<'_>, owner: &Owner, granted: &[&PermitRequest]) -> StoreResult<()> {

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use ratchet_api::store::{
-    DeadLetterGroup, JobFilter, JobPage, JobQueryStore, JobStory, PageRequest, QueueHealth,
+    DeadLetterGroup, JobFilter, JobPage, JobQueryStore, JobStory, PageRequest, Parking, QueueHealth,
 };
 use ratchet_api::{
     Batch, BatchId, Fingerprint, Job, JobId, JobStatus, JobType, QueueName, StoreResult, TargetName,
@@ -39,6 +39,19 @@ impl JobQueryStore for SqlStore {
                 let rows =
                     session.sql().queue_health.bind().arg("now", session.store().now()).rows(session).await?;
                 Ok(read_readable(session.op(), "the health of a queue", &rows, health))
+            })
+        })
+        .await
+    }
+
+    async fn parkings(&self) -> StoreResult<Vec<Parking>> {
+        self.read("parkings", |session| {
+            Box::pin(async move {
+                let rows = session.sql().parkings.bind().rows(session).await?;
+                Ok(read_readable(session.op(), "what jobs are parked on", &rows, |cells| {
+                    let (queue, on) = (cells.get("queue")?, cells.get("parked_on")?);
+                    Ok(Parking { queue, on, jobs: cells.get("jobs")?, oldest: cells.get("oldest")? })
+                }))
             })
         })
         .await
@@ -97,7 +110,7 @@ async fn query(session: &mut Session<'_>, filter: &JobFilter, wanted: &PageReque
         .arg("lim", limit_and_one(wanted.limit))
         .rows(session)
         .await?;
-    page(session.op(), &rows, wanted.limit)
+    Ok(page(&rows, wanted.limit))
 }
 
 async fn story(session: &mut Session<'_>, id: JobId) -> StoreResult<Option<JobStory>> {
@@ -116,6 +129,7 @@ fn health(cells: Cells<'_>) -> Result<(QueueName, QueueHealth), Problem> {
     let mut health = QueueHealth::default();
     health.paused = cells.get("paused")?;
     health.ready = cells.get("ready")?;
+    health.parked = cells.get("parked")?;
     health.scheduled = cells.get("scheduled")?;
     health.blocked = cells.get("blocked")?;
     health.running = cells.get("running")?;

@@ -5,13 +5,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_api::store::{JobBatchStatusStore, NewRecurring, ProgressReport, RecurringStore, SavedRecurring};
 use ratchet_api::{
-    BusinessKey, Fence, Job, JobClaim, JobId, NewJob, Owner, Sanitized, StoreError, StoreErrorKind,
-    StoreResult, Tag, Timestamp,
+    BusinessKey, Fence, Job, JobClaim, JobId, NewJob, Owner, ParkedOn, QueueName, Sanitized, StoreError,
+    StoreErrorKind, StoreResult, Tag, Timestamp,
 };
 
 use super::SqlStore;
 use crate::driver::Row;
-use crate::store::claim::{pick_up, pick_up_unreachable};
+use crate::store::claim::{pick_up, pick_up_parked, pick_up_unreachable};
 use crate::store::corrupt::{SCHEDULE, end_corrupt};
 use crate::store::hold::{hold, ids_of};
 use crate::store::info::present;
@@ -172,6 +172,17 @@ async fn cancel_matching(
 
 #[async_trait]
 impl JobBatchStatusStore for SqlStore {
+    async fn pick_up_parked(
+        &self,
+        owner: &Owner,
+        queue: &QueueName,
+        on: &ParkedOn,
+        limit: usize,
+    ) -> StoreResult<Vec<JobClaim>> {
+        self.write("pick_up_parked", |session| Box::pin(pick_up_parked(session, owner, queue, on, limit)))
+            .await
+    }
+
     async fn pick_up(&self, owner: &Owner, jobs: &[JobId]) -> StoreResult<Vec<JobClaim>> {
         self.write("pick_up", |session| Box::pin(pick_up(session, owner, jobs))).await
     }

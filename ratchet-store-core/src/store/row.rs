@@ -38,17 +38,22 @@ fn read_cell<C, T>(
     cell.map(read).transpose()
 }
 
+/// A number of a narrower type.
+fn in_range<T: TryFrom<i64>>(number: i64) -> Result<T, Problem> {
+    T::try_from(number).map_err(|_| format!("{number} is out of range").into())
+}
+
 from_cell! {
     bool: flag => Ok;
     i64: int => Ok;
-    i32: int => |n| Ok(i32::try_from(n)?);
+    i32: int => in_range;
     String: text => |text| Ok(text.to_owned());
     Vec<String>: texts => Ok;
     Vec<JobId>: ids => |ids| Ok(ids.into_iter().map(JobId::from_uuid).collect());
     Vec<i64>: ints => Ok;
-    u32: int => |n| Ok(u32::try_from(n)?);
-    u64: int => |n| Ok(u64::try_from(n)?);
-    Duration: int => |ms| Ok(Duration::from_millis(u64::try_from(ms)?));
+    u32: int => in_range;
+    u64: int => in_range;
+    Duration: int => |ms| Ok(Duration::from_millis(in_range(ms)?));
     Timestamp: time => Ok;
     JobId: id => |id| Ok(JobId::from_uuid(id));
     BatchId: id => |id| Ok(BatchId::of(JobId::from_uuid(id)));
@@ -65,9 +70,10 @@ from_cell! {
     ratchet_api::ResourceName: text => |text| Ok(ratchet_api::ResourceName::new(text)?);
     TargetName: text => |text| Ok(TargetName::new(text)?);
     MethodName: text => |text| Ok(MethodName::new(text)?);
+    ratchet_api::ParkedOn: text => |text| Ok(text.parse()?);
     JsonText: text => |text| Ok(JsonText::from_stored(text));
     ratchet_api::Progress: text => |text| Ok(serde_json::from_str(text)?);
-    JobPriority: int => |ordinal| Ok(JobPriority::from_ordinal(i16::try_from(ordinal)?)?);
+    JobPriority: int => |ordinal| Ok(JobPriority::from_ordinal(in_range(ordinal)?)?);
     Vec<Tag>: texts => |tags| Ok(tags.into_iter().map(Tag::new).collect::<Result<_, _>>()?);
 }
 
@@ -160,6 +166,8 @@ pub(crate) fn job(cells: Cells<'_>) -> Result<Job, Problem> {
     job.crash_count = cells.get("crash_count")?;
     job.picked_by = cells.opt("picked_by")?;
     job.picked_at = cells.opt("picked_at")?;
+    // One that nobody knows keeps nobody from reading the job.
+    job.parked_on = cells.opt("parked_on").unwrap_or_default();
     job.paused_from = cells.opt("paused_from_status")?;
     job.cancel_reason = cells.opt("cancel_reason")?;
     job.superseded_by = cells.opt("superseded_by")?;
@@ -199,7 +207,8 @@ pub(crate) fn held(cells: Cells<'_>, owner: &Owner, claim: &JobClaim) -> Result<
 fn common(cells: Cells<'_>, id: JobId) -> Result<Job, Problem> {
     let payload = payload(cells, "payload", "target", "method")?.ok_or("payload: missing")?;
     let mut spec = JobSpec::with_id(id, payload);
-    let policy = cells.0.text("backoff_policy")?.ok_or("backoff_policy: null")?;
+    let policy = cells.0.text("backoff_policy").map_err(|problem| format!("backoff_policy: {problem}"))?;
+    let policy = policy.ok_or("backoff_policy: null")?;
     spec.backoff = Backoff::from_parts(policy, cells.or_none("backoff_param_ms")?)?;
     spec.idempotency_key = cells.opt("idempotency_key")?;
     spec.trace_context = cells.opt("trace_context")?;
@@ -211,6 +220,17 @@ fn common(cells: Cells<'_>, id: JobId) -> Result<Job, Problem> {
         Rare::Apart(row) => read_rare(Cells(&row), &mut job)?,
     }
     Ok(job)
+}
+
+/// The failure callback of a job whose row cannot be read, if that much can.
+pub(crate) fn on_failure(cells: Cells<'_>) -> Option<JobPayload> {
+    let read = |cells| payload(cells, "on_failure_payload", "on_failure_target", "on_failure_method");
+    let found = match cells.0.rare().ok()? {
+        Rare::Here => read(cells),
+        Rare::Nowhere => Ok(None),
+        Rare::Apart(row) => read(Cells(&row)),
+    };
+    found.ok().flatten()
 }
 
 /// What most jobs have nothing in.

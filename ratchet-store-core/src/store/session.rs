@@ -150,7 +150,7 @@ impl<'a> Session<'a> {
 
     /// What an error of the driver means.
     pub(crate) fn classify(&self, error: sqlx::Error) -> StoreError {
-        classify(self.dialect(), self.op, error)
+        classify(self.dialect(), self.op, matches!(self.connection, Link::Theirs(_)), error)
     }
 
     /// Runs a text without parameters, such as a savepoint.

@@ -175,6 +175,8 @@ statements! {
     look: "insert/look.sql";
 
     claim: "claim/claim.sql";
+    pull: "claim/pull.sql";
+    pick_up_parked: "claim/parked.sql";
     owned: "claim/owned.sql";
     pick_up: "claim/pick_up.sql";
     unreachable: "claim/unreachable.sql";
@@ -204,7 +206,6 @@ statements! {
 
     clock_back_due: "clock/due.sql";
     clock_back_nodes: "clock/nodes.sql";
-    clock_back_locks: "clock/locks.sql";
 
     request_cancel: "control/request_cancel.sql";
     pause_waiting: "control/pause_waiting.sql";
@@ -227,7 +228,7 @@ statements! {
     batches: "batch/list.sql";
 
     hold_limits: "permit/hold_limits.sql";
-    permit_holders: "permit/holders.sql";
+    permits_in_use: "permit/in_use.sql";
     grant_permits: "permit/grant.sql";
     configure_resource: "permit/configure.sql";
     resources: "permit/list.sql";
@@ -250,6 +251,7 @@ statements! {
 
     query_jobs: "query/jobs.sql";
     queue_health: "query/queue_health.sql";
+    parkings: "query/parkings.sql";
     dead_letters: "query/dead_letters.sql";
 
     choose_old: "archive/choose_old.sql";

@@ -8,7 +8,7 @@ use ratchet_api::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{RecurrenceDoc, SpecDoc, date, duration, id_of, job_id, millis, uuid};
+use super::{RecurrenceDoc, SpecDoc, date, duration, id_of, job_id, millis, read, uuid};
 use crate::clock::instant;
 
 /// One job: its description, where it stands, its last attempts, and while it lives a `queue` part.
@@ -93,6 +93,9 @@ pub(crate) struct QueueDoc {
     pub(crate) token: Option<ObjectId>,
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) cancel_requested: bool,
+    /// What it lacks that lies outside of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) parked_on: Option<String>,
     /// The resources of which it holds a permit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) permits: Vec<String>,
@@ -235,6 +238,7 @@ impl JobDoc {
             picked_by: None,
             token: None,
             cancel_requested: false,
+            parked_on: None,
             permits: Vec::new(),
         }
     }
@@ -290,8 +294,11 @@ impl JobDoc {
         job.scheduled_time = instant(self.scheduled_time);
         job.attempts = self.attempts;
         job.crash_count = self.crash_count;
-        let picked_by = self.queue.and_then(|queue| queue.picked_by);
+        let (picked_by, parked_on) =
+            self.queue.map(|queue| (queue.picked_by, queue.parked_on)).unwrap_or_default();
         job.picked_by = picked_by.map(Owner::from_stored);
+        // One that nobody knows keeps nobody from reading the job.
+        job.parked_on = parked_on.and_then(|on| on.parse().ok());
         job.picked_at = self.picked_at.map(instant);
         job.paused_from = self.paused_from;
         job.last_error = self.last_error;
@@ -346,7 +353,6 @@ struct ClaimSpecDoc {
 /// A running job as a claim that stands at `now`. One that cannot be read is marked as `corrupt`; `None` if it does not even
 /// have an id.
 pub(crate) fn read_claim(op: &'static str, raw: &RawDocument, now: Timestamp) -> Option<JobClaim> {
-    let intact = bson::deserialize_from_slice::<ClaimDoc>(raw.as_bytes()).map_err(|error| error.to_string());
     let corrupt = |problem: String| {
         let id = id_of(raw)?;
         tracing::error!(op, job = %id, problem, "a claimed job cannot be read");
@@ -358,7 +364,7 @@ pub(crate) fn read_claim(op: &'static str, raw: &RawDocument, now: Timestamp) ->
         claim.corrupt = Some(problem);
         Some(claim)
     };
-    intact.and_then(|doc| doc.into_claim(now)).map_or_else(corrupt, Some)
+    read::<ClaimDoc>(raw).and_then(|doc| doc.into_claim(now)).map_or_else(corrupt, Some)
 }
 
 impl ClaimDoc {
@@ -367,14 +373,17 @@ impl ClaimDoc {
             return Err("fence: nothing can raise it any more".to_owned());
         }
         let queue = self.queue;
-        let name = QueueName::new(queue.name.unwrap_or_default()).map_err(|error| error.to_string())?;
-        let key = queue.business_key.map(BusinessKey::new).transpose().map_err(|error| error.to_string())?;
+        let name =
+            QueueName::new(queue.name.unwrap_or_default()).map_err(|error| format!("queue.name: {error}"))?;
+        let key = queue.business_key.map(BusinessKey::new).transpose();
+        let key = key.map_err(|error| format!("queue.business_key: {error}"))?;
         // `JobClaim` can only be made from a job, so this makes one that has what a claim shows.
         let mut job = Job::pending(blank(), 0, now);
         job.spec.id = job_id(self.id);
         job.spec.queue = name;
         job.spec.job_type = queue.job_type;
-        job.spec.priority = JobPriority::from_ordinal(queue.priority).map_err(|error| error.to_string())?;
+        let priority = JobPriority::from_ordinal(queue.priority);
+        job.spec.priority = priority.map_err(|error| format!("queue.priority: {error}"))?;
         job.spec.business_key = key;
         job.spec.max_retries = self.spec.max_retries;
         job.spec.timeout = self.spec.timeout_ms.map(duration);

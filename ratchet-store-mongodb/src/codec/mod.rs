@@ -4,18 +4,20 @@
 //! subtype 0, which no filter finds. Times are BSON dates, durations whole milliseconds, JSON is kept as text.
 
 mod job;
+mod problem;
 mod records;
 mod salvage;
 mod spec;
 
 use std::time::Duration;
 
-use bson::{DateTime, RawDocument, RawDocumentBuf, Uuid};
+use bson::{DateTime, Document, RawDocument, RawDocumentBuf, Uuid, doc};
 use ratchet_api::{JobId, StoreError, StoreResult, Timestamp, whole_millis};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub(crate) use job::{EndingDoc, ExecutionDoc, JobDoc, ProgressDoc, claim_fields, read_claim};
+pub(crate) use problem::read;
 pub(crate) use records::{
     AlertDoc, BatchDoc, EdgeDoc, FireId, KeyDoc, LimitDoc, LockDoc, LogDoc, NodeDoc, PermitId, key_hash,
 };
@@ -38,6 +40,19 @@ pub(crate) fn job_id(uuid: Uuid) -> JobId {
     JobId::from_uuid(uuid::Uuid::from_bytes(uuid.bytes()))
 }
 
+/// A filter for walks along `_id`: ids that a job can have. Values of other types, lengths and subtypes are not between these
+/// two.
+pub(crate) fn job_ids() -> Document {
+    doc! { "$gte": Uuid::from_bytes([0; 16]), "$lte": Uuid::from_bytes([255; 16]) }
+}
+
+/// The same for walks along other indexes: nothing that would tempt the server to walk along `_id`.
+pub(crate) fn has_job_id() -> Document {
+    let is_binary = doc! { "$eq": [{ "$type": "$_id" }, "binData"] };
+    let size = doc! { "$cond": [is_binary, { "$binarySize": "$_id" }, 0] };
+    doc! { "$and": [{ "$expr": { "$eq": [size, 16] } }] }
+}
+
 pub(crate) fn millis(duration: Duration) -> i64 {
     whole_millis(duration)
 }
@@ -49,7 +64,7 @@ pub(crate) fn duration(millis: i64) -> Duration {
 
 /// Reads one document; what is wrong with it names its row.
 pub(crate) fn decode<T: DeserializeOwned>(op: &'static str, raw: &RawDocument) -> StoreResult<T> {
-    bson::deserialize_from_slice(raw.as_bytes()).map_err(|error| StoreError::corrupt(op, row_of(raw), error))
+    read(raw).map_err(|problem| StoreError::corrupt(op, row_of(raw), problem))
 }
 
 pub(crate) fn encode<T: Serialize>(op: &'static str, value: &T) -> StoreResult<RawDocumentBuf> {

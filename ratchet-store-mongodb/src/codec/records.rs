@@ -157,7 +157,8 @@ pub(crate) struct NodeDoc {
     pub(crate) owner: String,
     pub(crate) label: String,
     pub(crate) version: String,
-    pub(crate) targets: Vec<String>,
+    pub(crate) methods: Vec<String>,
+    pub(crate) queues: Vec<String>,
     pub(crate) started_at: DateTime,
     pub(crate) heartbeat_at: DateTime,
     pub(crate) beating_since: DateTime,
@@ -167,6 +168,7 @@ pub(crate) struct NodeDoc {
     pub(crate) skew_ms: i64,
     pub(crate) running: u32,
     pub(crate) slots: u32,
+    pub(crate) draining: bool,
 }
 
 impl NodeDoc {
@@ -174,7 +176,8 @@ impl NodeDoc {
         let mut info = NodeInfo::new(Owner::from_stored(self.owner));
         info.label = self.label;
         info.version = self.version;
-        info.targets = self.targets;
+        info.methods = self.methods;
+        info.queues = self.queues;
         let started_at = instant(self.started_at);
         let mut node = Node::joined(info, started_at, std::time::Duration::ZERO);
         node.heartbeat_at = instant(self.heartbeat_at);
@@ -185,6 +188,7 @@ impl NodeDoc {
         node.skew_millis = self.skew_ms;
         node.running = self.running;
         node.slots = self.slots;
+        node.draining = self.draining;
         node
     }
 }

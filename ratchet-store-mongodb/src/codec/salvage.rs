@@ -7,7 +7,7 @@ use bson::{Bson, Document, RawDocument, doc};
 use ratchet_api::{JobType, Timestamp};
 use serde::de::DeserializeOwned;
 
-use super::{EdgeDoc, JobDoc, date, row_of};
+use super::{EdgeDoc, JobDoc, NodeDoc, date, row_of};
 
 /// A document that must be dealt with also if it is damaged.
 pub(crate) trait Salvage: DeserializeOwned {
@@ -19,9 +19,9 @@ pub(crate) trait Salvage: DeserializeOwned {
 
 /// A document, or as much of it as can be read.
 pub(crate) fn salvage<T: Salvage>(op: &'static str, raw: &RawDocument) -> Option<T> {
-    let problem = match bson::deserialize_from_slice(raw.as_bytes()) {
+    let problem = match super::read(raw) {
         Ok(doc) => return Some(doc),
-        Err(problem) => problem.to_string(),
+        Err(problem) => problem,
     };
     tracing::error!(op, row = row_of(raw), problem, "a document cannot be read");
     let stored = Document::try_from(raw).ok()?;
@@ -90,6 +90,18 @@ impl Salvage for EdgeDoc {
 impl Salvage for super::BatchDoc {}
 impl Salvage for super::KeyDoc {}
 impl Salvage for super::LimitDoc {}
-impl Salvage for super::NodeDoc {}
+
+impl Salvage for NodeDoc {
+    /// One whose lease is over.
+    fn blank(stored: &Document, _: &str) -> Option<Document> {
+        let epoch = date(Timestamp::MIN);
+        Some(doc! {
+            "_id": stored.get_str("_id").ok()?, "label": "", "version": "", "methods": [], "queues": [], "started_at": epoch,
+            "heartbeat_at": epoch, "beating_since": epoch, "beat_gap_ms": 0_i64, "lease_until": epoch, "reaped": false,
+            "skew_ms": 0_i64, "running": 0, "slots": 0, "draining": false,
+        })
+    }
+}
+
 impl Salvage for super::ExecutionDoc {}
 impl Salvage for super::AlertDoc {}

@@ -66,7 +66,7 @@ impl From<&JobPayload> for CallDoc {
 }
 
 impl CallDoc {
-    fn read(self) -> Result<JobPayload, String> {
+    pub(crate) fn read(self) -> Result<JobPayload, String> {
         let target = TargetName::new(self.target).map_err(text)?;
         let method = MethodName::new(self.method).map_err(text)?;
         Ok(JobPayload::from_stored(target, method, JsonText::from_stored(self.payload)))

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use bson::{Bson, DateTime, Document, Uuid, doc};
 use mongodb::options::FindOptions;
 use ratchet_api::store::{ArchiveFilter, ArchiveStore, Retention};
-use ratchet_api::{ArchivedJob, JobId, JobStatus, StoreResult};
+use ratchet_api::{ArchivedJob, JobId, JobStatus, StoreError, StoreResult};
 use serde::Deserialize;
 
 use super::record::bounded;
@@ -81,7 +81,9 @@ impl ArchiveStore for MongoStore {
         let rows: Vec<ArchiveDoc> = self.find(OP, &self.collections.archive, wanted, newest).await?;
         let mut jobs = Vec::with_capacity(rows.len());
         for row in rows {
-            jobs.extend(ArchivedJob::of(row.job.read(OP)?, instant(row.archived_at)));
+            let unreadable = |error: &StoreError| tracing::error!(%error, "an archived job cannot be read");
+            let Ok(job) = row.job.read(OP).inspect_err(unreadable) else { continue };
+            jobs.extend(ArchivedJob::of(job, instant(row.archived_at)));
         }
         Ok(jobs)
     }

@@ -3,21 +3,47 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bson::{Document, doc};
 use ratchet_api::store::{JobBatchStatusStore, ProgressReport};
-use ratchet_api::{BusinessKey, JobClaim, JobId, Owner, Sanitized, StoreResult, Tag};
+use ratchet_api::{BusinessKey, JobClaim, JobId, Owner, ParkedOn, QueueName, Sanitized, StoreResult, Tag};
 
 use crate::MongoStore;
-use crate::codec::{ProgressDoc, date, uuid};
+use crate::codec::{ProgressDoc, date, has_job_id, job_id, uuid};
 use crate::error::During;
+use crate::indexes::parked;
+use crate::store::parking::Parked;
 use crate::unit::in_unit;
 
 #[async_trait]
 impl JobBatchStatusStore for MongoStore {
+    async fn pick_up_parked(
+        &self,
+        owner: &Owner,
+        queue: &QueueName,
+        on: &ParkedOn,
+        limit: usize,
+    ) -> StoreResult<Vec<JobClaim>> {
+        const OP: &str = "pick_up_parked";
+        if limit == 0 || !self.is_alive(OP, owner).await? {
+            return Ok(Vec::new());
+        }
+        let paused = doc! { "_id": queue.as_str() };
+        if self.collections.queues.find_one(paused).await.during(OP)?.is_some() {
+            return Ok(Vec::new());
+        }
+        let (on, mut which) = (on.to_string(), parked());
+        which.extend(doc! { "queue.name": queue.as_str(), "queue.parked_on": &on });
+        which.extend(has_job_id());
+        which.extend(self.present().reached("scheduled_time"));
+        let jobs: Vec<JobId> = self.first_ids(OP, which, limit).await?.into_iter().map(job_id).collect();
+        let mut taken = self.take(OP, owner, &jobs, &[], &Parked::On(vec![on])).await?;
+        Ok(jobs.iter().filter_map(|id| taken.remove(id)).collect())
+    }
+
     async fn pick_up(&self, owner: &Owner, jobs: &[JobId]) -> StoreResult<Vec<JobClaim>> {
         const OP: &str = "pick_up";
         if !self.is_alive(OP, owner).await? {
             return Ok(Vec::new());
         }
-        let mut taken = self.take(OP, owner, jobs, &[]).await?;
+        let mut taken = self.take(OP, owner, jobs, &[], &Parked::Whatever).await?;
         Ok(jobs.iter().filter_map(|id| taken.remove(id)).collect())
     }
 

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use bson::doc;
 use mongodb::options::FindOptions;
 use ratchet_api::store::JobBulkStore;
-use ratchet_api::{Inserted, JobId, Refusal, StoreResult, Submission};
+use ratchet_api::{Inserted, JobId, Limits, Refusal, StoreResult, Submission};
 
 use crate::MongoStore;
 use crate::codec::{JobDoc, encode, job_id, uuids};
@@ -12,8 +12,10 @@ use crate::error::{During, duplicates};
 use crate::unit::in_unit;
 
 const INSERT: &str = "insert";
-/// As many submissions as one transaction, or one message, should carry.
-const CHUNK: usize = 200;
+/// As many submissions as one transaction should carry.
+pub(crate) const CHUNK: usize = 200;
+/// As many jobs as are made at once; the driver sends them in as few messages as they fit in.
+const PLAIN_CHUNK: usize = 2_000;
 
 #[async_trait]
 impl JobBulkStore for MongoStore {
@@ -21,11 +23,12 @@ impl JobBulkStore for MongoStore {
     async fn insert(&self, submissions: &[Submission]) -> StoreResult<Vec<Inserted>> {
         let mut answers = Vec::with_capacity(submissions.len());
         for run in submissions.chunk_by(|a, b| is_plain(a) == is_plain(b)) {
-            for chunk in run.chunks(CHUNK) {
-                answers.extend(match is_plain(&chunk[0]) {
-                    true => self.insert_plain(chunk).await?,
-                    false => self.insert_whole(chunk.iter().collect()).await?,
-                });
+            if is_plain(&run[0]) {
+                for chunk in run.chunks(PLAIN_CHUNK) {
+                    answers.extend(self.insert_plain(chunk).await?);
+                }
+            } else {
+                answers.extend(self.insert_whole(run.iter().collect()).await?);
             }
         }
         Ok(answers)
@@ -54,7 +57,12 @@ fn is_plain(submission: &Submission) -> bool {
 
 impl MongoStore {
     async fn insert_whole(&self, submissions: Vec<&Submission>) -> StoreResult<Vec<Inserted>> {
-        in_unit!(self, INSERT, |unit| unit.insert(&submissions))
+        let mut answers = Vec::with_capacity(submissions.len());
+        for chunk in submissions.chunks(CHUNK) {
+            let stored: StoreResult<Vec<Inserted>> = in_unit!(self, INSERT, |unit| unit.insert(chunk));
+            answers.extend(stored?);
+        }
+        Ok(answers)
     }
 
     async fn insert_plain(&self, submissions: &[Submission]) -> StoreResult<Vec<Inserted>> {
@@ -62,7 +70,7 @@ impl MongoStore {
         let mut answers = vec![Inserted::New; submissions.len()];
         let (mut places, mut documents) = (Vec::new(), Vec::new());
         for (place, submission) in submissions.iter().enumerate() {
-            match submission.validate(&self.limits) {
+            match submission.validate(&Limits::MOST) {
                 Err(invalid) => answers[place] = Inserted::Refused(Refusal::Invalid(invalid)),
                 Ok(()) => {
                     places.push(place);
@@ -101,8 +109,9 @@ impl MongoStore {
         if limit == 0 {
             return Ok(Vec::new());
         }
+        // Exactly the order of the index: one more field, and the server sorts all that is old.
         let oldest = FindOptions::builder()
-            .sort(doc! { "ending.terminated_at": 1, "_id": 1 })
+            .sort(doc! { "ending.terminated_at": 1 })
             .limit(i64::try_from(limit).unwrap_or(i64::MAX))
             .projection(doc! { "_id": 1 })
             .build();

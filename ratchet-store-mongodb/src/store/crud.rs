@@ -8,7 +8,8 @@ use ratchet_api::store::{JobCrudStore, Loaded};
 use ratchet_api::{BusinessKey, Edge, IdempotencyKey, Job, JobClaim, JobId, Owner, StoreResult};
 
 use crate::MongoStore;
-use crate::codec::{EdgeDoc, JobDoc, KeyDoc, decode, id_of, job_id, key_hash, uuids};
+use crate::client::ONE_ANSWER;
+use crate::codec::{EdgeDoc, JobDoc, KeyDoc, decode, id_of, job_id, key_hash, salvage, uuids};
 use crate::error::During;
 
 #[async_trait]
@@ -16,10 +17,8 @@ impl JobCrudStore for MongoStore {
     async fn load(&self, owner: &Owner, claims: &[JobClaim]) -> StoreResult<Vec<Loaded>> {
         const OP: &str = "load";
         let rows = self.raw_jobs(OP, claims.iter().map(|claim| claim.id)).await?;
-        let docs: HashMap<JobId, Result<JobDoc, String>> = rows
-            .iter()
-            .map(|(id, raw)| (*id, decode::<JobDoc>(OP, raw).map_err(|error| error.to_string())))
-            .collect();
+        let docs: HashMap<JobId, StoreResult<JobDoc>> =
+            rows.iter().map(|(id, raw)| (*id, decode::<JobDoc>(OP, raw))).collect();
         let parents = docs.iter().filter(|(_, row)| row.as_ref().is_ok_and(|job| job.edge_count > 0));
         let mut edges: HashMap<JobId, Vec<Edge>> = HashMap::new();
         for edge in self.edges_leading_from(OP, parents.map(|(id, _)| *id).collect()).await? {
@@ -27,17 +26,25 @@ impl JobCrudStore for MongoStore {
         }
         let answer = |claim: &JobClaim| match docs.get(&claim.id) {
             None => Loaded::Lost,
-            Some(Err(problem)) => match held(&rows[&claim.id], owner, claim) {
-                true => Loaded::Corrupt(problem.clone()),
+            Some(Err(error)) => match held(&rows[&claim.id], owner, claim) {
+                true => {
+                    let salvaged: Option<JobDoc> = salvage(OP, &rows[&claim.id]);
+                    let problem = salvaged.as_ref().and_then(|job| job.corrupt.clone());
+                    corrupt(salvaged, problem.unwrap_or_else(|| error.to_string()))
+                }
                 false => Loaded::Lost,
             },
             Some(Ok(job)) if !job.is_held_by(owner) || job.fence != claim.fence.version() => Loaded::Lost,
             Some(Ok(job)) if job.cancel_requested() => Loaded::CancelRequested,
-            Some(Ok(JobDoc { corrupt: Some(problem), .. })) => Loaded::Corrupt(problem.clone()),
-            Some(Ok(job)) => match job.clone().into_job() {
-                Ok(job) => Loaded::Job(Box::new(job), edges.get(&claim.id).cloned().unwrap_or_default()),
-                Err(problem) => Loaded::Corrupt(problem),
-            },
+            Some(Ok(doc)) => {
+                match (doc.corrupt.as_ref().or(claim.corrupt.as_ref()), doc.clone().into_job()) {
+                    (None, Ok(job)) => {
+                        Loaded::Job(Box::new(job), edges.get(&claim.id).cloned().unwrap_or_default())
+                    }
+                    (Some(problem), _) => corrupt(Some(doc.clone()), problem.clone()),
+                    (None, Err(problem)) => corrupt(Some(doc.clone()), problem),
+                }
+            }
         };
         Ok(claims.iter().map(answer).collect())
     }
@@ -70,6 +77,12 @@ impl JobCrudStore for MongoStore {
     }
 }
 
+/// The answer for a document that cannot be read, with what could be read of it.
+fn corrupt(salvaged: Option<JobDoc>, problem: String) -> Loaded {
+    let on_failure = salvaged.and_then(|job| job.spec.on_failure?.read().ok());
+    Loaded::Corrupt { problem, on_failure }
+}
+
 /// Whether a document that cannot be read says at least that this claim holds it.
 fn held(raw: &RawDocumentBuf, owner: &Owner, claim: &JobClaim) -> bool {
     let picked_by = raw.get_document("queue").ok().and_then(|queue| queue.get_str("picked_by").ok());
@@ -84,7 +97,8 @@ impl MongoStore {
         ids: impl IntoIterator<Item = JobId>,
     ) -> StoreResult<HashMap<JobId, RawDocumentBuf>> {
         let ids = uuids(ids.into_iter().collect::<BTreeSet<_>>());
-        let found = self.collections.jobs.find(doc! { "_id": { "$in": ids } }).await.during(op)?;
+        let found = self.collections.jobs.find(doc! { "_id": { "$in": ids } }).batch_size(ONE_ANSWER);
+        let found = found.await.during(op)?;
         let raw: Vec<RawDocumentBuf> = found.try_collect().await.during(op)?;
         Ok(raw.into_iter().filter_map(|raw| Some((id_of(&raw)?, raw))).collect())
     }

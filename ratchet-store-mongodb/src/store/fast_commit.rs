@@ -1,19 +1,23 @@
-//! Outcomes that concern no other document: one update each, all in one command.
+//! Outcomes that concern no other document, all in one command: successes that are alike share an update, the others
+//! have one each.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
+use std::time::Duration;
 
 use bson::oid::ObjectId;
 use bson::{Bson, DateTime, Document, Uuid, doc};
 use mongodb::options::FindOptions;
 use ratchet_api::{
-    End, ErrorRecord, ExecutionResult, HandBackReason, JobId, JobStatus, Outcome, Owner, Recorded, Run,
-    StoreResult, Verdict,
+    End, ErrorRecord, ExecutionResult, Fence, HandBackReason, JobId, JobStatus, Outcome, Owner, Recorded,
+    Run, StoreResult, Timestamp, Verdict,
 };
 use serde::Deserialize;
 
 use crate::MongoStore;
 use crate::clock::{Present, instant};
-use crate::codec::{JobDoc, job_id, millis, uuid, uuids};
+use crate::codec::{JobDoc, date, job_id, millis, uuid, uuids};
+use crate::store::fast_success;
 
 const OP: &str = "commit";
 
@@ -43,24 +47,27 @@ impl MongoStore {
             return Ok(vec![None; outcomes.len()]);
         }
         let (call, present) = (ObjectId::new(), self.present());
-        let updates =
-            candidates.iter().map(|outcome| Plain { owner, outcome, call, present }.update()).collect();
+        let (mut updates, others) = fast_success::updates(owner, &candidates, call, present);
+        updates.extend(others.into_iter().map(|outcome| Plain { owner, outcome, call, present }.update()));
         let found = self.update_each(OP, &self.collections.jobs, updates).await?;
         let all = found == candidates.len() as u64;
-        let due_known =
-            present.known().is_some() || candidates.iter().all(|outcome| delay_of(&outcome.end).is_none());
+        let due_known = candidates.iter().all(|outcome| match delay_of(&outcome.end) {
+            None => true,
+            Some(_) => present.known().is_some() && !outcome.end.keeps_due(),
+        });
         let written = match all && due_known {
             true => None,
             false => Some(self.written_by(call, &candidates).await?),
         };
         let verdict = |outcome: &Outcome| {
             let mut recorded = Recorded::default();
-            let read_due = match &written {
-                None => None,
-                Some(written) => Some(*written.get(&outcome.id)?),
-            };
+            let read_due = written.as_ref().and_then(|written| written.get(&outcome.id)).copied();
+            if read_due.is_none() && !all {
+                return None;
+            }
+            // All were recorded. One that was not found has gone on since: somebody else claimed and ended it.
             if let Some(delay) = delay_of(&outcome.end) {
-                recorded.next_due = present.known().map(|now| now + delay).or(read_due.map(instant));
+                recorded.next_due = read_due.map(instant).or(present.known().map(|now| now + delay));
             }
             Some(Verdict::Recorded(recorded))
         };
@@ -81,9 +88,10 @@ impl MongoStore {
     }
 }
 
-fn delay_of(end: &End) -> Option<std::time::Duration> {
+fn delay_of(end: &End) -> Option<Duration> {
     match end {
         End::Retry { delay, .. } | End::HandBack { delay, .. } => Some(*delay),
+        End::Park { .. } => Some(Duration::ZERO),
         _ => None,
     }
 }
@@ -97,22 +105,15 @@ struct Plain<'o> {
 }
 
 impl Plain<'_> {
-    /// The filter holds every reason why it might not be plain after all.
     fn update(&self) -> Document {
-        let mut filter = doc! {
-            "_id": uuid(self.outcome.id), "fence": self.outcome.fence.version(), "status": "RUNNING",
-            "queue.picked_by": self.owner.as_str(), "queue.cancel_requested": { "$ne": true },
-            "queue.permits": { "$exists": false }, format!("history.{}", JobDoc::HISTORY - 1): { "$exists": false },
-        };
-        filter.extend(computable());
-        let pipeline = match &self.outcome.end {
-            End::Retry { .. } | End::HandBack { .. } => self.give_back(),
-            _ => {
-                filter.extend(doc! { "edge_count": 0, "spec.batch": { "$exists": false } });
-                self.finish()
+        let (mut filter, pipeline) = match &self.outcome.end {
+            End::Retry { .. } | End::HandBack { .. } | End::Park { .. } => {
+                (plain(self.owner, self.outcome.fence), self.give_back())
             }
+            _ => (plain_end(self.owner, self.outcome.fence), self.finish()),
         };
-        doc! { "q": filter, "u": pipeline }
+        filter.insert("_id", uuid(self.outcome.id));
+        doc! { "q": filter, "u": pipeline, "hint": BY_ID.clone() }
     }
 
     /// The job ends, and its queue part goes with everything that it reserved.
@@ -131,6 +132,7 @@ impl Plain<'_> {
                 set.extend(doc! {
                     "last_error": literal(error.message.as_str()),
                     "fingerprint": literal(error.fingerprint.as_str()),
+                    "crash_count": { "$add": ["$crash_count", i32::from(self.outcome.is_crash())] },
                 });
                 (JobStatus::Failed, ExecutionResult::Failed, i32::from(reason.consumes_attempt()))
             }
@@ -145,7 +147,7 @@ impl Plain<'_> {
                 unset.push("last_error");
                 (JobStatus::Succeeded, ExecutionResult::Succeeded, 0)
             }
-            End::Retry { .. } | End::HandBack { .. } => return self.give_back(),
+            End::Retry { .. } | End::HandBack { .. } | End::Park { .. } => return self.give_back(),
         };
         set.insert("ending", ending);
         self.pipeline(status, Some(result), attempts, set, unset)
@@ -161,12 +163,23 @@ impl Plain<'_> {
             }
             End::HandBack { delay, reason: HandBackReason::Crashed } => {
                 set.insert("crash_count", doc! { "$add": ["$crash_count", 1] });
+                if let Some(error) = &self.outcome.crash {
+                    set.insert("last_error", literal(error.message.as_str()));
+                }
                 (*delay, Some(ExecutionResult::Crashed), 0)
             }
             End::HandBack { delay, .. } => (*delay, self.outcome.run.map(|_| ExecutionResult::Snoozed), 0),
+            End::Park { .. } => (Duration::ZERO, self.outcome.run.map(|_| ExecutionResult::Snoozed), 0),
             End::Succeeded { .. } | End::DeadLetter { .. } | End::Canceled { .. } => return self.finish(),
         };
-        set.insert("scheduled_time", self.present.plus(delay));
+        let due = match self.outcome.end.keeps_due() {
+            true => doc! { "$min": ["$scheduled_time", self.present.expr()] }.into(),
+            false => self.present.plus(delay),
+        };
+        set.insert("scheduled_time", due);
+        if let Some(on) = self.outcome.parked_on() {
+            set.insert("queue.parked_on", literal(&on.to_string()));
+        }
         let unset = vec!["queue.picked_by", "queue.token", "picked_at", "progress"];
         self.pipeline(JobStatus::Pending, result, attempts, set, unset)
     }
@@ -200,7 +213,7 @@ impl Plain<'_> {
             row.insert("duration_ms", doc! { "$subtract": [ended, started.clone()] });
             row.insert("started_at", started);
         }
-        if let End::Retry { error, .. } | End::DeadLetter { error, .. } = &self.outcome.end {
+        if let Some(error) = self.outcome.error() {
             let ErrorRecord { class, message, .. } = error;
             row.extend(doc! { "error_class": literal(class.as_str()), "error": literal(message.as_str()) });
         }
@@ -211,19 +224,46 @@ impl Plain<'_> {
     fn run(&self) -> Option<(Bson, Bson)> {
         let Run { started_ago, ran_for } = self.outcome.run?;
         let started = self.present.minus(started_ago);
-        let ran = millis(ran_for).min(ratchet_api::Timestamp::MAX.as_millis());
+        let ran = millis(ran_for).min(Timestamp::MAX.as_millis());
         let ended = doc! { "$min": [{ "$add": [started.clone(), ran] }, self.present.expr()] };
         Some((started, ended.into()))
     }
 }
 
-/// What the updates compute with can be computed with: one that fails would fail those beside it.
+/// The only index by which an update looks for its jobs: of those whose keys it happens to name, none is better.
+pub(super) static BY_ID: LazyLock<Document> = LazyLock::new(|| doc! { "_id": 1 });
+
+/// A filter that holds every reason why an outcome might not be plain after all.
+fn plain(owner: &Owner, fence: Fence) -> Document {
+    let mut filter = doc! {
+        "fence": fence.version(), "status": "RUNNING", "queue.picked_by": owner.as_str(),
+        "queue.cancel_requested": { "$ne": true }, "queue.permits": { "$exists": false },
+        format!("history.{}", JobDoc::HISTORY - 1): { "$exists": false },
+    };
+    filter.extend(computable());
+    filter
+}
+
+/// And of one that ends its job.
+pub(super) fn plain_end(owner: &Owner, fence: Fence) -> Document {
+    let mut filter = plain(owner, fence);
+    filter.extend(doc! { "edge_count": 0, "spec.batch": { "$exists": false } });
+    filter
+}
+
+/// What the updates compute with can be computed with. As expressions: a filter by type also takes a list that has a value
+/// of this type.
 fn computable() -> Document {
-    let history = doc! { "$or": [{ "history": { "$exists": false } }, { "history": { "$type": "array" } }] };
-    doc! {
-        "attempts": { "$type": "number" }, "crash_count": { "$type": "number" }, "picked_at": { "$type": "date" },
-        "scheduled_time": { "$type": "date" }, "$and": [history],
-    }
+    let in_calendar = |field: &str| {
+        doc! { "$and": [
+            { "$eq": [{ "$type": field }, "date"] },
+            { "$gte": [field, date(Timestamp::MIN)] }, { "$lte": [field, date(Timestamp::MAX)] },
+        ] }
+    };
+    doc! { "$expr": { "$and": [
+        { "$isNumber": "$attempts" }, { "$isNumber": "$crash_count" }, in_calendar("$picked_at"),
+        in_calendar("$scheduled_time"), { "$in": [{ "$type": "$history" }, ["missing", "array"]] },
+    ] } }
 }
 
 /// Text that the server must not read as a field or an operator.

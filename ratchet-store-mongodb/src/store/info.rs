@@ -1,10 +1,13 @@
 use std::any::Any;
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use ratchet_api::spi::ClusterCoordinator;
 use ratchet_api::store::StoreInfo;
-use ratchet_api::{Limits, StoreResult, Timestamp};
+use ratchet_api::{StoreResult, Timestamp};
 
 use crate::MongoStore;
+use crate::wakeup::MongoCoordinator;
 
 #[async_trait]
 impl StoreInfo for MongoStore {
@@ -12,12 +15,15 @@ impl StoreInfo for MongoStore {
         "mongodb"
     }
 
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
     async fn database_time(&self) -> StoreResult<Timestamp> {
         self.now("database_time").await
+    }
+
+    fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
+        if !self.wakeups {
+            return None;
+        }
+        Some(Arc::new(MongoCoordinator::new(self.notices.clone())))
     }
 
     fn as_any(&self) -> &dyn Any {

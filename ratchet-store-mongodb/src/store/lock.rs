@@ -4,10 +4,11 @@ use async_trait::async_trait;
 use bson::{Document, doc};
 use mongodb::options::ReturnDocument;
 use ratchet_api::store::LockStore;
-use ratchet_api::{LockLease, LockName, Owner, StoreError, StoreResult};
+use ratchet_api::{LockLease, LockName, Owner, StoreError, StoreResult, Timestamp};
 
 use crate::MongoStore;
-use crate::codec::{LockDoc, decode};
+use crate::clock::Present;
+use crate::codec::{LockDoc, date, decode};
 use crate::error::{During, is_duplicate};
 
 #[async_trait]
@@ -25,17 +26,19 @@ impl LockStore for MongoStore {
         }
         let present = self.present();
         let me = doc! { "$literal": owner.as_str() };
-        // A missing field is less than any date, so a lock that never was counts as expired.
-        let running = doc! { "$gt": ["$expires", present.expr()] };
+        let running = running(present);
         let is_mine = doc! { "$eq": ["$owner", &me] };
         let mine = doc! { "$and": [&running, &is_mine] };
         let theirs = doc! { "$and": [&running, { "$not": [&is_mine] }, { "$ne": [{ "$ifNull": ["$owner", null] }, null] }] };
-        let term = doc! { "$add": [{ "$ifNull": ["$term", 0_i64] }, 1_i64] };
+        let same_term =
+            doc! { "$convert": { "input": "$term", "to": "long", "onError": 0_i64, "onNull": 0_i64 } };
+        let term = doc! { "$add": [{ "$min": [&same_term, i64::MAX - 1] }, 1_i64] };
         let unless_theirs = |field: &str, new: bson::Bson| doc! { "$cond": [&theirs, field, new] };
         let take = vec![doc! { "$set": {
             "owner": unless_theirs("$owner", me.clone().into()),
+            "taken": unless_theirs("$taken", present.expr()),
             "expires": unless_theirs("$expires", present.plus(ttl)),
-            "term": { "$cond": [{ "$or": [&mine, &theirs] }, "$term", term] },
+            "term": { "$cond": [{ "$or": [&mine, &theirs] }, same_term, term] },
         } }];
         let id = doc! { "_id": name.as_str() };
         // Two first takers may collide on the insert; the second look finds the lock.
@@ -52,13 +55,26 @@ impl LockStore for MongoStore {
     }
 
     async fn renew_lock(&self, lease: &LockLease, ttl: Duration) -> StoreResult<bool> {
-        let extend = vec![doc! { "$set": { "expires": self.present().plus(ttl) } }];
+        let present = self.present();
+        let extend = vec![doc! { "$set": { "taken": present.expr(), "expires": present.plus(ttl) } }];
         self.change_held("renew_lock", lease, extend).await
     }
 
     async fn unlock(&self, lease: &LockLease) -> StoreResult<bool> {
         self.change_held("unlock", lease, vec![doc! { "$unset": ["owner"] }]).await
     }
+}
+
+/// Whether the time of a lock has not run out. It has if it was taken further ahead than it was to last: the clock went
+/// back. It also has if its times were written by hand and are none, or end beyond the calendar, and if it never was.
+fn running(present: Present) -> Document {
+    let is_date = |field: &str| doc! { "$eq": [{ "$type": field }, "date"] };
+    let ahead = doc! { "$subtract": ["$taken", present.expr()] };
+    let ttl = doc! { "$subtract": ["$expires", "$taken"] };
+    let lasts = doc! { "$and": [
+        { "$gt": ["$expires", present.expr()] }, { "$lte": ["$expires", date(Timestamp::MAX)] }, { "$lte": [ahead, ttl] },
+    ] };
+    doc! { "$cond": [{ "$and": [is_date("$taken"), is_date("$expires")] }, lasts, false] }
 }
 
 impl MongoStore {
@@ -83,7 +99,7 @@ impl MongoStore {
         change: Vec<Document>,
     ) -> StoreResult<bool> {
         let mut held = doc! { "_id": lease.name.as_str(), "owner": lease.owner.as_str(), "term": lease.term };
-        held.extend(self.present().ahead("expires"));
+        held.insert("$expr", running(self.present()));
         Ok(self.collections.locks.update_one(held, change).await.during(op)?.matched_count > 0)
     }
 }

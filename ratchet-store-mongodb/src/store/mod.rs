@@ -3,13 +3,16 @@
 mod archive;
 mod batch;
 mod batch_status;
-mod bulk;
+pub(crate) mod bulk;
 mod claim;
+pub(crate) mod contention;
 mod crud;
 mod fast_commit;
+mod fast_success;
 mod info;
 mod lock;
 mod node;
+mod parking;
 mod pause;
 mod permit;
 mod query;

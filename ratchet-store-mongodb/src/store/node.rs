@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bson::oid::ObjectId;
-use bson::{Bson, Document, Uuid, doc};
+use bson::{Bson, Document, RawDocumentBuf, Uuid, doc};
+use futures::TryStreamExt as _;
 use mongodb::options::{FindOptions, ReturnDocument};
 use ratchet_api::store::NodeStore;
 use ratchet_api::{
@@ -13,9 +14,9 @@ use serde::Deserialize;
 
 use crate::MongoStore;
 use crate::clock::instant;
-use crate::codec::{NodeDoc, date, job_id, uuids};
+use crate::codec::{NodeDoc, date, has_job_id, salvage, uuids};
 use crate::error::During;
-use crate::indexes::claimable;
+use crate::indexes::{claimable_anywhere, parked_anywhere};
 use crate::unit::in_unit;
 
 #[async_trait]
@@ -28,9 +29,11 @@ impl NodeStore for MongoStore {
         let present = self.present();
         let joined = doc! {
             "_id": { "$literal": node.owner.as_str() }, "label": { "$literal": &node.label },
-            "version": { "$literal": &node.version }, "targets": { "$literal": &node.targets },
+            "version": { "$literal": &node.version }, "methods": { "$literal": &node.methods },
+            "queues": { "$literal": &node.queues },
             "started_at": present.expr(), "heartbeat_at": present.expr(), "beating_since": present.expr(),
             "beat_gap_ms": 0_i64, "lease_until": present.plus(lease), "reaped": false, "skew_ms": 0_i64, "running": 0, "slots": 0,
+            "draining": false,
         };
         // Joining again changes nothing: a lease is renewed by beats alone.
         let is_new = doc! { "$eq": [{ "$type": "$started_at" }, "missing"] };
@@ -44,16 +47,19 @@ impl NodeStore for MongoStore {
         const OP: &str = "beat";
         let present = self.present();
         let gap_ms = whole_millis(beat.gap);
-        let since_last = doc! { "$subtract": [present.expr(), "$heartbeat_at"] };
+        // Whatever became of the row by a foreign hand: a beat mends it.
+        let time = |field: &str, or: Bson| doc! { "$convert": { "input": field, "to": "date", "onError": or.clone(), "onNull": or } };
+        let since_last =
+            doc! { "$subtract": [present.expr(), time("$heartbeat_at", date(Timestamp::MIN).into())] };
         let goes_on = doc! { "$and": [
             { "$gte": [&since_last, 0] }, { "$lte": [&since_last, gap_ms] }, { "$lte": ["$beat_gap_ms", gap_ms] },
         ] };
         // All of these are the values from before.
         let renew = vec![doc! { "$set": {
-            "beating_since": { "$cond": [goes_on, "$beating_since", present.expr()] }, "beat_gap_ms": gap_ms,
+            "beating_since": { "$cond": [goes_on, time("$beating_since", present.expr()), present.expr()] }, "beat_gap_ms": gap_ms,
             "heartbeat_at": present.expr(), "lease_until": present.plus(beat.lease),
             "skew_ms": { "$subtract": [date(beat.node_time), present.expr()] },
-            "running": i64::from(beat.running), "slots": i64::from(beat.slots),
+            "running": i64::from(beat.running), "slots": i64::from(beat.slots), "draining": beat.draining,
         } }];
         let known = doc! { "_id": beat.owner.as_str(), "reaped": false };
         let renewed = self
@@ -66,7 +72,7 @@ impl NodeStore for MongoStore {
         let Some(raw) = renewed else { return Ok(BeatReply::refused(self.now(OP).await?)) };
         let now =
             raw.get_datetime("heartbeat_at").map_err(|error| StoreError::corrupt(OP, &beat.owner, error))?;
-        self.news(&beat.owner, self.never_back(instant(now))).await
+        self.news(&beat.owner, beat.lease, self.never_back(instant(now))).await
     }
 
     async fn recover(&self, dead: &[Owner], to: &Owner, limit: usize) -> StoreResult<Vec<JobClaim>> {
@@ -74,6 +80,8 @@ impl NodeStore for MongoStore {
         if limit == 0 || dead.is_empty() {
             return Ok(Vec::new());
         }
+        // Whoever died may have left a transaction behind.
+        self.end_abandoned(OP).await;
         let token = ObjectId::new();
         let moved: StoreResult<Vec<JobId>> =
             in_unit!(self, OP, |unit| unit.take_over(dead, to, limit, token));
@@ -98,8 +106,8 @@ impl NodeStore for MongoStore {
     async fn nodes(&self) -> StoreResult<Vec<Node>> {
         const OP: &str = "nodes";
         let by_start = FindOptions::builder().sort(doc! { "started_at": 1, "_id": 1 }).build();
-        let nodes: Vec<NodeDoc> = self.find(OP, &self.collections.nodes, doc! {}, by_start).await?;
-        Ok(nodes.into_iter().map(NodeDoc::read).collect())
+        let nodes = self.raw_nodes(OP, doc! {}, by_start).await?;
+        Ok(nodes.iter().filter_map(|raw| salvage::<NodeDoc>(OP, raw)).map(NodeDoc::read).collect())
     }
 
     async fn purge_nodes(&self, retention: Duration) -> StoreResult<u64> {
@@ -132,13 +140,6 @@ impl NodeStore for MongoStore {
         } }];
         self.collections.nodes.update_many(present.ahead("heartbeat_at"), beaten).await.during(OP)?;
 
-        let lasts = doc! { "$subtract": ["$expires", present.expr()] };
-        let long = doc! { "$expr": { "$and": [
-            { "$gte": [&lasts, by_ms] }, { "$lt": [&lasts, by_ms.saturating_mul(2)] },
-        ] } };
-        let shorter = vec![doc! { "$set": { "expires": { "$subtract": ["$expires", by_ms] } } }];
-        self.collections.locks.update_many(long, shorter).await.during(OP)?;
-
         let timed = doc! { "$ifNull": ["$retimed_at", { "$last": "$history.recorded_at" }, "$created_at"] };
         let latest = doc! { "$cond": [
             { "$gt": [&timed, present.expr()] }, present.plus(by.saturating_mul(2)), present.plus(by),
@@ -162,16 +163,22 @@ impl NodeStore for MongoStore {
 struct News {
     /// Of which type ever, like the times: one damaged job must not keep a node from its lease.
     dead: Option<Bson>,
-    cancel: Option<Uuid>,
-    holds: Option<Uuid>,
+    cancel: Option<Bson>,
+    holds: Option<Bson>,
+    parked: Option<Bson>,
     due: Option<Bson>,
     next_due: Option<Bson>,
     next_fire: Option<Bson>,
 }
 
+fn id_in(value: &Bson) -> Option<JobId> {
+    let Bson::Binary(binary) = value else { return None };
+    uuid::Uuid::from_slice(&binary.bytes).ok().map(JobId::from_uuid)
+}
+
 impl MongoStore {
     /// Everything that a beat tells, in one read.
-    async fn news(&self, owner: &Owner, now: Timestamp) -> StoreResult<BeatReply> {
+    async fn news(&self, owner: &Owner, lease: Duration, now: Timestamp) -> StoreResult<BeatReply> {
         const OP: &str = "beat";
         let (jobs, present) = (self.collections.jobs.name(), self.present());
         let union = |pipeline: Vec<Document>| doc! { "$unionWith": { "coll": jobs, "pipeline": pipeline } };
@@ -188,6 +195,11 @@ impl MongoStore {
             doc! { "$project": { "_id": 0, "holds": "$_id" } },
         ]));
         pipeline.push(union(self.first_open("due", present.reached("scheduled_time"))));
+        pipeline.push(union(vec![
+            doc! { "$match": parked_anywhere() },
+            doc! { "$limit": 1 },
+            doc! { "$project": { "_id": 0, "parked": "$queue.parked_on" } },
+        ]));
         pipeline.push(union(self.first_open("next_due", present.ahead("scheduled_time"))));
         pipeline.push(union(vec![
             doc! { "$match": {
@@ -197,36 +209,55 @@ impl MongoStore {
             doc! { "$limit": 1 },
             doc! { "$project": { "_id": 0, "next_fire": "$recurrence.next_fire" } },
         ]));
-        let mut reply = BeatReply::accepted(now);
+        let (mut reply, mut any_parked) = (BeatReply::accepted(now), false);
         for news in self.aggregate::<News>(OP, &self.collections.jobs, pipeline).await? {
             reply.dead.extend(news.dead.as_ref().and_then(Bson::as_str).map(Owner::from_stored));
-            reply.cancel_requested.extend(news.cancel.map(job_id));
+            reply.cancel_requested.extend(news.cancel.as_ref().and_then(id_in));
             reply.holds_jobs |= news.holds.is_some();
             reply.due_work |= news.due.is_some();
+            any_parked |= news.parked.is_some();
             let time = |time: Option<Bson>| time.and_then(|time| time.as_datetime().copied()).map(instant);
             reply.next_due = reply.next_due.or(time(news.next_due));
             reply.next_fire = reply.next_fire.or(time(news.next_fire));
         }
+        if any_parked {
+            let queues = self.open_parked_queues(OP).await?;
+            reply.due_work = reply.due_work || self.could_pull(OP, owner, &queues).await?;
+            reply.suspects = self.suspects_wait(OP, &queues).await?;
+        }
         reply.dead.sort();
         reply.cancel_requested.sort();
         if !reply.dead.is_empty() {
-            reply.pulses = self.pulses(&reply.dead).await?;
+            reply.pulses = self.pulses(&reply.dead, lease).await?;
         }
         Ok(reply)
     }
 
-    /// The beats that bear on these deaths.
-    async fn pulses(&self, dead: &[Owner]) -> StoreResult<Vec<Pulse>> {
+    /// The beats that bear on these deaths. A row that cannot be read proves nothing, and keeps nobody from proving something:
+    /// its node is told as one that has never beaten, with the lease of whoever asks.
+    async fn pulses(&self, dead: &[Owner], lease: Duration) -> StoreResult<Vec<Pulse>> {
         const OP: &str = "beat";
-        let nodes = &self.collections.nodes;
+        let pulse = |raw: &RawDocumentBuf| match bson::deserialize_from_slice::<NodeDoc>(raw.as_bytes()) {
+            Ok(node) => Some(node.read().pulse()),
+            Err(_) => Some(Pulse::unreadable(Owner::from_stored(raw.get_str("_id").ok()?), lease)),
+        };
         let dead = doc! { "_id": { "$in": dead.iter().map(Owner::as_str).collect::<Vec<_>>() } };
-        let silent: Vec<NodeDoc> = self.find(OP, nodes, dead.clone(), FindOptions::default()).await?;
-        let lease = |node: &NodeDoc| instant(node.lease_until).since(instant(node.heartbeat_at));
-        let longest = silent.iter().map(lease).max().unwrap_or_default();
+        let silent = self.raw_nodes(OP, dead.clone(), FindOptions::default()).await?;
+        let longest = silent.iter().filter_map(pulse).map(|pulse| pulse.lease).max().unwrap_or_default();
         let recent = doc! { "$expr": { "$gt": ["$lease_until", self.present().minus(longest)] } };
         let bearing = doc! { "$or": [dead, recent] };
-        let known: Vec<NodeDoc> = self.find(OP, nodes, bearing, FindOptions::default()).await?;
-        Ok(known.into_iter().map(|node| node.read().pulse()).collect())
+        let known = self.raw_nodes(OP, bearing, FindOptions::default()).await?;
+        Ok(known.iter().filter_map(pulse).collect())
+    }
+
+    async fn raw_nodes(
+        &self,
+        op: &'static str,
+        filter: Document,
+        options: FindOptions,
+    ) -> StoreResult<Vec<RawDocumentBuf>> {
+        let found = self.collections.nodes.find(filter).with_options(options).await.during(op)?;
+        found.try_collect().await.during(op)
     }
 
     /// On the jobs: owners that hold some and whose lease does not run, or who are not known at all.
@@ -239,7 +270,8 @@ impl MongoStore {
             doc! { "$project": { "_id": 1 } },
         ];
         vec![
-            doc! { "$match": { "status": "RUNNING" } },
+            // The first field of an index has to be named, or all jobs are read.
+            doc! { "$match": { "status": "RUNNING", "queue.picked_by": { "$exists": true } } },
             doc! { "$group": { "_id": "$queue.picked_by" } },
             doc! { "$lookup": {
                 "from": self.collections.nodes.name(), "let": { "owner": "$_id" }, "pipeline": alive, "as": "alive",
@@ -251,7 +283,8 @@ impl MongoStore {
 
     /// On the jobs: when the first one is due that could be claimed from a queue that is not paused.
     fn first_open(&self, name: &str, when: Document) -> Vec<Document> {
-        let mut open = claimable();
+        let mut open = claimable_anywhere();
+        open.extend(has_job_id());
         open.extend(when);
         vec![
             doc! { "$match": open },

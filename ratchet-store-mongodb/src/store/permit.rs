@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use bson::doc;
 use mongodb::options::FindOptions;
 use ratchet_api::store::{Permit, PermitRequest, ResourcePermitStore};
-use ratchet_api::{JobId, Owner, ResourceLimit, ResourceUse, StoreResult};
+use ratchet_api::{JobId, Owner, ResourceLimit, ResourceUse, StoreError, StoreResult};
 use serde::Deserialize;
 
 use crate::MongoStore;
@@ -44,9 +44,11 @@ impl ResourcePermitStore for MongoStore {
         for permit in permits {
             holders.entry(permit.id.resource).or_default().push(job_id(permit.id.job));
         }
-        let with_holders = |limit: LimitDoc| {
-            Ok(ResourceUse::new(limit.read(OP)?, holders.remove(&limit.name).unwrap_or_default()))
+        let mut with_holders = |limit: LimitDoc| {
+            let unreadable = |error: &StoreError| tracing::error!(%error, "a resource cannot be read");
+            let read = limit.read(OP).inspect_err(unreadable).ok()?;
+            Some(ResourceUse::new(read, holders.remove(&limit.name).unwrap_or_default()))
         };
-        limits.into_iter().map(with_holders).collect()
+        Ok(limits.into_iter().filter_map(&mut with_holders).collect())
     }
 }

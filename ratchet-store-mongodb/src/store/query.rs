@@ -6,19 +6,20 @@ use futures::TryStreamExt;
 use mongodb::options::FindOptions;
 use ratchet_api::store::{
     DeadLetterGroup, DlqAlertStore, ExecutionStore, JobFilter, JobLogStore, JobPage, JobPauseStore,
-    JobQueryStore, JobStory, PageRequest, QueueHealth,
+    JobQueryStore, JobStory, PageRequest, Parking, QueueHealth,
 };
 use ratchet_api::{
-    Batch, BatchId, Fingerprint, Job, JobId, JobStatus, QueueName, StoreError, StoreResult, TargetName,
-    Timestamp,
+    Batch, BatchId, Fingerprint, Job, JobId, JobStatus, ParkedOn, QueueName, StoreError, StoreResult,
+    TargetName, Timestamp,
 };
 use serde::Deserialize;
 
 use super::record::bounded;
 use crate::MongoStore;
 use crate::clock::instant;
-use crate::codec::{BatchDoc, JobDoc, date, decode, id_of, job_id, uuid};
+use crate::codec::{BatchDoc, JobDoc, date, decode, id_of, job_id, job_ids, uuid};
 use crate::error::During;
+use crate::indexes::parked;
 
 const STORY_LOG_LINES: usize = 1_000;
 
@@ -100,6 +101,37 @@ impl JobQueryStore for MongoStore {
         Ok(queues.into_iter().collect())
     }
 
+    async fn parkings(&self) -> StoreResult<Vec<Parking>> {
+        #[derive(Deserialize)]
+        struct Group {
+            #[serde(rename = "_id")]
+            id: Key,
+            jobs: i64,
+            oldest: DateTime,
+        }
+        #[derive(Deserialize)]
+        struct Key {
+            queue: String,
+            on: ParkedOn,
+        }
+        let pipeline = vec![
+            doc! { "$match": parked() },
+            doc! { "$group": {
+                "_id": { "queue": "$queue.name", "on": "$queue.parked_on" },
+                "jobs": { "$sum": 1_i64 }, "oldest": { "$min": "$scheduled_time" },
+            } },
+            doc! { "$sort": { "_id.queue": 1, "_id.on": 1 } },
+        ];
+        let groups: Vec<Group> = self.aggregate("parkings", &self.collections.jobs, pipeline).await?;
+        let read = |Group { id: Key { queue, on }, jobs, oldest }: Group| Parking {
+            queue: QueueName::readable(&queue),
+            on,
+            jobs: jobs.unsigned_abs(),
+            oldest: instant(oldest),
+        };
+        Ok(groups.into_iter().map(read).collect())
+    }
+
     async fn dead_letters(&self, limit: usize) -> StoreResult<Vec<DeadLetterGroup>> {
         const OP: &str = "dead_letters";
         if limit == 0 {
@@ -155,7 +187,7 @@ impl MongoStore {
             Direction::NewestFirst => (-1, "$lt"),
         };
         conditions.extend(page.after.map(|after| doc! { "_id": { beyond: uuid(after) } }));
-        conditions.push(Document::new());
+        conditions.push(doc! { "_id": job_ids() });
         // One more than asked for tells whether another page follows.
         let options =
             FindOptions::builder().sort(doc! { "_id": sort }).limit(bounded(page.limit.saturating_add(1)));
@@ -184,7 +216,8 @@ impl MongoStore {
             doc! { "$group": {
                 "_id": {
                     "queue": { "$ifNull": ["$spec.queue", ""] }, "status": "$status", "priority": "$spec.priority",
-                    "blocked": { "$gt": ["$blocked_by", 0] }, "early": { "$gt": ["$scheduled_time", &now] },
+                    "blocked": { "$gt": ["$blocked_by", 0] }, "parked": { "$gt": ["$queue.parked_on", null] },
+                    "early": { "$gt": ["$scheduled_time", &now] },
                 },
                 "count": { "$sum": 1_i64 }, "oldest": { "$min": "$scheduled_time" },
             } },
@@ -211,6 +244,7 @@ struct HealthKey {
     status: JobStatus,
     priority: Option<Bson>,
     blocked: bool,
+    parked: bool,
     early: bool,
 }
 
@@ -220,6 +254,7 @@ impl HealthGroup {
         match self.id.status {
             JobStatus::Pending if self.id.blocked => health.blocked += count,
             JobStatus::Pending if self.id.early => health.scheduled += count,
+            JobStatus::Pending if self.id.parked => health.parked += count,
             JobStatus::Pending => {
                 health.ready += count;
                 let level =

@@ -80,16 +80,25 @@ impl JobLogStore for MongoStore {
     }
 }
 
+/// No clock gives a line such a number.
+const LAST_LINE: i64 = i64::MAX / 2;
+
 impl MongoStore {
     /// Numbers follow the clock, so that they go on after a purge as well, and within one instant the last line. Two
     /// writers may pick the same; the unique index lets one of them try again.
     async fn append_lines(&self, job: JobId, lines: &[&NewLogLine]) -> StoreResult<()> {
         const OP: &str = "append_logs";
+        #[derive(Deserialize)]
+        struct Last {
+            seq: i64,
+        }
         loop {
             let now = self.now(OP).await?;
-            let newest = FindOptions::builder().sort(doc! { "seq": -1 }).limit(1).build();
-            let filter = doc! { "job": uuid(job) };
-            let last: Vec<LogDoc> = self.find(OP, &self.collections.logs, filter, newest).await?;
+            let newest = FindOptions::builder().sort(doc! { "seq": -1 }).limit(1);
+            let newest = newest.projection(doc! { "_id": 0, "seq": 1 }).build();
+            // Greater numbers than the clock gives were written by hand.
+            let filter = doc! { "job": uuid(job), "seq": { "$lt": LAST_LINE } };
+            let last: Vec<Last> = self.find(OP, &self.collections.logs, filter, newest).await?;
             let first =
                 (now.as_millis() << LINES_IN_A_MILLISECOND).max(last.first().map_or(0, |line| line.seq) + 1);
             let numbered = (first..).zip(lines).map(|(seq, line)| LogDoc {

@@ -6,7 +6,7 @@ use ratchet_api::store::{NewRecurring, RecurringStore, SavedRecurring};
 use ratchet_api::{Job, JobId, StoreError, StoreResult};
 
 use crate::MongoStore;
-use crate::codec::{JobDoc, decode, id_of};
+use crate::codec::{JobDoc, decode, has_job_id, id_of};
 use crate::error::During;
 use crate::unit::in_unit;
 
@@ -30,6 +30,7 @@ impl RecurringStore for MongoStore {
         }
         // A comparison with `$expr` would also match what is missing, so both are asked.
         let mut due = doc! { "status": "PENDING", "recurrence.next_fire": { "$exists": true } };
+        due.extend(has_job_id());
         match self.present().known() {
             Some(now) => {
                 due.insert("recurrence.next_fire", doc! { "$lte": crate::codec::date(now) });

@@ -1,19 +1,26 @@
 use async_trait::async_trait;
 use ratchet_api::store::{CancelVerdict, JobTerminalStore, Target};
-use ratchet_api::{Outcome, Owner, Sanitized, StoreResult, Verdict};
+use ratchet_api::{End, Outcome, Owner, Sanitized, StoreResult, Verdict};
 
 use crate::MongoStore;
 use crate::unit::in_unit;
 
-const CHUNK: usize = 200;
+/// As many outcomes as one command should carry, and as many bytes of text: the server takes 16 MB.
+const CHUNK: usize = 1_000;
+const CHUNK_BYTES: usize = 8 << 20;
+/// As many outcomes as one transaction should carry.
+const UNIT: usize = 200;
 
 #[async_trait]
 impl JobTerminalStore for MongoStore {
     /// Plain outcomes are updates of single documents in one command; what that did not record is a unit of work.
     async fn commit(&self, owner: &Owner, outcomes: &[Outcome]) -> StoreResult<Vec<Verdict>> {
         let mut verdicts = Vec::with_capacity(outcomes.len());
-        for chunk in outcomes.chunks(CHUNK) {
+        let mut rest = outcomes;
+        while !rest.is_empty() {
+            let (chunk, later) = rest.split_at(fitting(rest));
             verdicts.extend(self.commit_chunk(owner, chunk).await?);
+            rest = later;
         }
         Ok(verdicts)
     }
@@ -23,17 +30,36 @@ impl JobTerminalStore for MongoStore {
     }
 }
 
+/// How many of these outcomes go together; at least one.
+fn fitting(outcomes: &[Outcome]) -> usize {
+    let mut bytes = 0;
+    let fits = |outcome: &&Outcome| {
+        bytes += text_bytes(outcome);
+        bytes <= CHUNK_BYTES
+    };
+    outcomes.iter().take(CHUNK).take_while(fits).count().max(1)
+}
+
+/// What an outcome can have much of.
+fn text_bytes(outcome: &Outcome) -> usize {
+    let result = match &outcome.end {
+        End::Succeeded { result: Some(result) } => result.as_str().len(),
+        _ => 0,
+    };
+    result + outcome.error().map_or(0, |error| error.message.as_str().len())
+}
+
 impl MongoStore {
     async fn commit_chunk(&self, owner: &Owner, outcomes: &[Outcome]) -> StoreResult<Vec<Verdict>> {
         let mut verdicts = self.commit_plain(owner, outcomes).await?;
         let open: Vec<_> =
             verdicts.iter().enumerate().filter(|(_, verdict)| verdict.is_none()).map(|(at, _)| at).collect();
-        if !open.is_empty() {
+        for open in open.chunks(UNIT) {
             let rest: Vec<_> = open.iter().map(|at| &outcomes[*at]).collect();
             let decided: StoreResult<Vec<Verdict>> =
                 in_unit!(self, "commit", |unit| unit.commit(owner, &rest));
-            for (at, verdict) in open.into_iter().zip(decided?) {
-                verdicts[at] = Some(verdict);
+            for (at, verdict) in open.iter().zip(decided?) {
+                verdicts[*at] = Some(verdict);
             }
         }
         Ok(verdicts.into_iter().flatten().collect())

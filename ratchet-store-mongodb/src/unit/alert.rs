@@ -44,7 +44,7 @@ impl Unit<'_> {
         }
         let quiet = |group: &GroupDoc| self.now.since(instant(group.told_at)) < alert.window;
         let notify = !stored.as_ref().is_some_and(quiet);
-        let count = if notify { 1 } else { count + 1 };
+        let count = if notify { 1 } else { count.saturating_add(1) };
         let mut group = doc! { "count": count };
         if notify {
             group.insert("told_at", date(self.now));
@@ -67,7 +67,7 @@ impl Unit<'_> {
         id: Document,
         change: Document,
     ) -> StoreResult<()> {
-        to.update_one(id, change).upsert(true).session(&mut self.session).await.during(self.op)?;
+        to.update_one(id, change).upsert(true).session(&mut *self.session).await.during(self.op)?;
         Ok(())
     }
 }

@@ -1,12 +1,15 @@
 //! Outcomes with all their consequences.
 
 use bson::doc;
+use std::time::Duration;
+
 use ratchet_api::{
     EdgeState, Effect, End, Ending, ExecutionResult, Fingerprint, HandBackReason, JobId, JobStatus, Outcome,
     Owner, Recorded, Run, StoreResult, Timestamp, Verdict,
 };
 
 use super::Unit;
+use crate::clock::instant;
 use crate::codec::{EdgeDoc, ExecutionDoc, date, millis, uuid};
 
 /// A job that runs has a queue part, unless a foreign hand took it away.
@@ -51,7 +54,9 @@ impl Unit<'_> {
                 self.apply_edge_effects(outcome, &mut led_to).await?;
                 self.finish_job(owner, outcome, &mut led_to).await?;
             }
-            End::Retry { .. } | End::HandBack { .. } => self.give_back(owner, outcome, &mut led_to),
+            End::Retry { .. } | End::HandBack { .. } | End::Park { .. } => {
+                self.give_back(owner, outcome, &mut led_to);
+            }
         }
         for effect in &outcome.effects {
             if let Effect::Submit(submission) = effect {
@@ -112,6 +117,7 @@ impl Unit<'_> {
         let (status, result) = match &outcome.end {
             End::DeadLetter { error, reason } => {
                 job.attempts = job.attempts.saturating_add(reason.consumes_attempt().into());
+                job.crash_count = job.crash_count.saturating_add(outcome.is_crash().into());
                 job.last_error = Some(error.message.as_str().to_owned());
                 job.fingerprint = Some(error.fingerprint.as_str().to_owned());
                 (JobStatus::Failed, ExecutionResult::Failed)
@@ -125,7 +131,7 @@ impl Unit<'_> {
                 job.last_error = None;
                 (JobStatus::Succeeded, ExecutionResult::Succeeded)
             }
-            End::Retry { .. } | End::HandBack { .. } => return Ok(()),
+            End::Retry { .. } | End::HandBack { .. } | End::Park { .. } => return Ok(()),
         };
         self.record(owner, outcome, result);
         self.end(outcome.id, status, ending, led_to).await
@@ -143,9 +149,13 @@ impl Unit<'_> {
             }
             End::HandBack { delay, reason: HandBackReason::Crashed } => {
                 job.crash_count = job.crash_count.saturating_add(1);
+                if let Some(error) = &outcome.crash {
+                    job.last_error = Some(error.message.as_str().to_owned());
+                }
                 (*delay, Some(ExecutionResult::Crashed))
             }
             End::HandBack { delay, .. } => (*delay, outcome.run.map(|_| ExecutionResult::Snoozed)),
+            End::Park { .. } => (Duration::ZERO, outcome.run.map(|_| ExecutionResult::Snoozed)),
             End::Succeeded { .. } | End::DeadLetter { .. } | End::Canceled { .. } => return,
         };
         if let Some(result) = result {
@@ -154,9 +164,15 @@ impl Unit<'_> {
         self.free_permits(outcome.id);
         if let Some(job) = self.job_mut(outcome.id) {
             job.enter(JobStatus::Pending);
+            if let Some(queue) = &mut job.queue {
+                queue.parked_on = outcome.parked_on().map(ToString::to_string);
+            }
             job.progress = None;
-            job.scheduled_time = date(now + delay);
-            led_to.next_due = Some(now + delay);
+            job.scheduled_time = match outcome.end.keeps_due() {
+                true => job.scheduled_time.min(date(now)),
+                false => date(now + delay),
+            };
+            led_to.next_due = Some(instant(job.scheduled_time));
         }
     }
 
@@ -164,10 +180,7 @@ impl Unit<'_> {
     fn record(&mut self, owner: &Owner, outcome: &Outcome, result: ExecutionResult) {
         let now = self.now;
         let times = ending(outcome.run, None, now);
-        let error = match &outcome.end {
-            End::Retry { error, .. } | End::DeadLetter { error, .. } => Some(error),
-            _ => None,
-        };
+        let error = outcome.error();
         let Some(job) = self.job_mut(outcome.id) else { return };
         job.history.push(ExecutionDoc {
             fence: outcome.fence.version(),
@@ -189,7 +202,7 @@ impl Unit<'_> {
 }
 
 /// An end at `now`, with the run counted back from it.
-fn ending(run: Option<Run>, queue_wait: Option<std::time::Duration>, now: Timestamp) -> Ending {
+fn ending(run: Option<Run>, queue_wait: Option<Duration>, now: Timestamp) -> Ending {
     let mut ending = Ending::at(now);
     ending.queue_wait = queue_wait;
     if let Some(run) = run {

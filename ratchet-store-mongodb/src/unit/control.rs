@@ -8,7 +8,7 @@ use ratchet_api::store::{
     SavedRecurring, Target,
 };
 use ratchet_api::{
-    BatchId, EdgeState, Ending, JobId, JobStatus, NewJob, Owner, Recorded, Sanitized, StoreError, StoreResult,
+    BatchId, EdgeState, Ending, JobId, JobStatus, NewJob, Owner, Recorded, Sanitized, StoreResult,
 };
 
 use super::{Held, Unit};
@@ -88,7 +88,7 @@ impl Unit<'_> {
                 if let Some(holder) = self.holder(job.spec.business_key.as_deref(), None) {
                     return Ok(PauseVerdict::KeyTaken { holder });
                 }
-                self.come_to_life(target.id)?;
+                self.come_to_life(target.id);
             }
             _ => return Ok(PauseVerdict::NotPausable(origin)),
         }
@@ -205,7 +205,7 @@ impl Unit<'_> {
 
     /// An ended job waits again.
     fn revive(&mut self, id: JobId) -> StoreResult<()> {
-        self.come_to_life(id)?;
+        self.come_to_life(id);
         let Some(job) = self.job_mut(id) else { return Ok(()) };
         job.enter(JobStatus::Pending);
         job.refused = false;
@@ -214,19 +214,20 @@ impl Unit<'_> {
             job.ending.take().and_then(|ending| Ending::from(ending).duration()).unwrap_or_default();
         let batch = job.spec.batch.map(job_id);
         if let Some(held) = batch.and_then(|batch| self.batches.get_mut(&batch)) {
-            held.doc.failed -= 1;
-            held.doc.child_execution_ms -= millis(ran_for);
+            held.doc.failed = held.doc.failed.saturating_sub(1);
+            held.doc.child_execution_ms = held.doc.child_execution_ms.saturating_sub(millis(ran_for));
         }
         Ok(())
     }
 
     /// Gives an ended job its queue part back, and with it the business key.
-    fn come_to_life(&mut self, id: JobId) -> StoreResult<()> {
-        let op = self.op;
-        let Some(job) = self.job_mut(id) else { return Ok(()) };
-        let job_type = job.spec.job_type.parse().map_err(|error| StoreError::corrupt(op, id, error))?;
-        job.queue = Some(job.new_queue_part(job_type));
-        Ok(())
+    ///
+    /// A type that cannot be read is found out by whoever claims the job, and ends it again; it fails none of the others.
+    fn come_to_life(&mut self, id: JobId) {
+        if let Some(job) = self.job_mut(id) {
+            let job_type = job.spec.job_type.parse().unwrap_or_default();
+            job.queue = Some(job.new_queue_part(job_type));
+        }
     }
 
     fn reopen(&mut self, parent: JobId, child: JobId) {
@@ -234,7 +235,7 @@ impl Unit<'_> {
             held.doc.state = EdgeState::Open;
         }
         if let Some(job) = self.job_mut(child) {
-            job.open_parents += 1;
+            job.open_parents = job.open_parents.saturating_add(1);
         }
     }
 
@@ -329,7 +330,7 @@ impl Unit<'_> {
         }
         queue.permits.push(resource.clone());
         if let Some(held) = self.limits.get_mut(&resource) {
-            held.doc.in_use += 1;
+            held.doc.in_use = held.doc.in_use.saturating_add(1);
         }
         self.permits.push(PermitId { resource, job: uuid(request.id) });
         Permit::Granted

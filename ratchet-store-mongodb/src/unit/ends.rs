@@ -162,10 +162,10 @@ impl Unit<'_> {
     fn count_in_batch(&mut self, batch: JobId, status: JobStatus, ran_for: Duration) {
         if let Some(held) = self.batches.get_mut(&batch) {
             match status {
-                JobStatus::Succeeded => held.doc.completed += 1,
-                _ => held.doc.failed += 1,
+                JobStatus::Succeeded => held.doc.completed = held.doc.completed.saturating_add(1),
+                _ => held.doc.failed = held.doc.failed.saturating_add(1),
             }
-            held.doc.child_execution_ms += millis(ran_for);
+            held.doc.child_execution_ms = held.doc.child_execution_ms.saturating_add(millis(ran_for));
         }
     }
 

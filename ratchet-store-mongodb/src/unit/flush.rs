@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Held, Unit};
 use crate::client::matched;
-use crate::codec::{JobDoc, encode};
+use crate::codec::{JobDoc, PermitId, encode};
 use crate::collections::Raw;
 use crate::error::During;
 
@@ -30,7 +30,7 @@ impl Unit<'_> {
         self.write(&c.limits, limits).await?;
         let fires = with_id(self.op, &self.fires)?;
         self.write(&c.fires, fires).await?;
-        let permits = with_id(self.op, &self.permits)?;
+        let permits = granted(self.op, &self.permits)?;
         self.write(&c.permits, permits).await?;
         let executions = self.spilled_executions()?;
         self.write(&c.executions, executions).await
@@ -40,13 +40,13 @@ impl Unit<'_> {
         if !changes.updates.is_empty() {
             let command = doc! { "update": to.name(), "updates": changes.updates, "ordered": true };
             let database = self.store.database.clone();
-            let reply = database.run_command(command).session(&mut self.session).await.during(self.op)?;
+            let reply = database.run_command(command).session(&mut *self.session).await.during(self.op)?;
             matched(self.op, &reply)?;
         }
         if !changes.inserts.is_empty() {
             let raw: Vec<_> =
                 changes.inserts.iter().map(|doc| encode(self.op, doc)).collect::<StoreResult<_>>()?;
-            to.insert_many(raw).session(&mut self.session).await.during(self.op)?;
+            to.insert_many(raw).session(&mut *self.session).await.during(self.op)?;
         }
         Ok(())
     }
@@ -81,7 +81,7 @@ impl Unit<'_> {
         self.load_limits(freed.iter().map(|permit| permit.resource.clone()).collect()).await?;
         for permit in &freed {
             if let Some(held) = self.limits.get_mut(&permit.resource) {
-                held.doc.in_use -= 1;
+                held.doc.in_use = held.doc.in_use.saturating_sub(1);
             }
         }
         let ids: Vec<Bson> = freed
@@ -91,7 +91,7 @@ impl Unit<'_> {
         let permits = self.store.collections.permits.clone();
         permits
             .delete_many(doc! { "_id": { "$in": ids } })
-            .session(&mut self.session)
+            .session(&mut *self.session)
             .await
             .during(self.op)?;
         Ok(())
@@ -122,6 +122,15 @@ fn changes<'a, T: Serialize + 'a>(
 fn with_id<T: Serialize>(op: &'static str, ids: &[T]) -> StoreResult<Changes> {
     let inserts = ids.iter().map(|id| Ok(doc! { "_id": bson::serialize_to_bson(id).during(op)? }));
     Ok(Changes { inserts: inserts.collect::<StoreResult<_>>()?, updates: Vec::new() })
+}
+
+/// Permits. One may be there already, if a foreign hand took it off its job.
+fn granted(op: &'static str, ids: &[PermitId]) -> StoreResult<Changes> {
+    let updates = ids.iter().map(|id| {
+        let id = bson::serialize_to_bson(id).during(op)?;
+        Ok(doc! { "q": { "_id": id }, "u": {}, "upsert": true })
+    });
+    Ok(Changes { updates: updates.collect::<StoreResult<_>>()?, inserts: Vec::new() })
 }
 
 /// The update that makes `new` of `old`, field by field, so that a job's payload is not sent again.

@@ -2,8 +2,8 @@
 
 use bson::doc;
 use ratchet_api::{
-    Edge, EdgeState, Ending, Fire, Inserted, JobId, JobStatus, NewJob, Recorded, Refusal, StoreResult,
-    Submission,
+    Edge, EdgeState, Ending, Fire, Inserted, JobId, JobStatus, Limits, NewJob, Recorded, Refusal,
+    StoreResult, Submission,
 };
 
 use super::{Held, Unit};
@@ -40,7 +40,7 @@ impl Unit<'_> {
 
     /// Stores one submission, or says why not. What it refers to must have been read.
     async fn insert_one(&mut self, submission: &Submission) -> StoreResult<Inserted> {
-        if let Err(invalid) = submission.validate(&self.store.limits) {
+        if let Err(invalid) = submission.validate(&Limits::MOST) {
             return Ok(Inserted::Refused(Refusal::Invalid(invalid)));
         }
         if let Some(objection) = self.object(submission).await? {
@@ -154,7 +154,7 @@ impl Unit<'_> {
         }
         for batch in submission.jobs.iter().filter_map(|job| job.spec.batch) {
             if let Some(held) = self.batches.get_mut(&batch.parent()) {
-                held.doc.total += 1;
+                held.doc.total = held.doc.total.saturating_add(1);
             }
         }
         self.store_edges(&submission.edges, head).await?;
@@ -193,7 +193,7 @@ impl Unit<'_> {
         for (place, edge) in edges.iter().enumerate() {
             // Also an ended parent counts its edges: a retry of it that runs at the same time must collide with this.
             if let Some(parent) = self.job_mut(edge.parent) {
-                parent.edge_count += 1;
+                parent.edge_count = parent.edge_count.saturating_add(1);
             }
             let stored = EdgeDoc::open(edge, head, place, self.now);
             self.edges.insert((edge.parent, edge.child), Held::new(stored));

@@ -45,7 +45,7 @@ impl Unit<'_> {
     ) -> StoreResult<Vec<Held<T>>> {
         let op = self.op;
         let find = from.find(filter).with_options(options);
-        let mut cursor = find.session(&mut self.session).await.during(op)?;
+        let mut cursor = find.session(&mut *self.session).await.during(op)?;
         let raw: Vec<RawDocumentBuf> = cursor.stream(&mut self.session).try_collect().await.during(op)?;
         let held = |raw: &RawDocumentBuf| {
             let stored = Document::try_from(raw.as_ref()).ok()?;
@@ -163,7 +163,7 @@ impl Unit<'_> {
     /// Whether a document with this `_id` exists.
     pub(super) async fn exists(&mut self, from: &Raw, id: impl Into<Bson>) -> StoreResult<bool> {
         let found =
-            from.find_one(doc! { "_id": id.into() }).session(&mut self.session).await.during(self.op)?;
+            from.find_one(doc! { "_id": id.into() }).session(&mut *self.session).await.during(self.op)?;
         Ok(found.is_some())
     }
 }

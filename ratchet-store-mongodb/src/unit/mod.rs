@@ -6,6 +6,7 @@
 //! why an edge raises its parent's edge count, a child its batch's total and a permit its resource's use. A refused
 //! write runs the whole unit again.
 
+mod abandoned;
 mod alert;
 mod commit;
 mod control;
@@ -17,6 +18,7 @@ mod recover;
 mod removal;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use bson::{Document, Uuid};
@@ -25,9 +27,10 @@ use mongodb::options::ReadConcern;
 use rand::RngExt;
 use ratchet_api::{JobId, StoreError, StoreErrorKind, StoreResult, Timestamp};
 
-use crate::client::{MongoStore, durable};
+use crate::client::{MongoStore, durable, primary};
 use crate::codec::{BatchDoc, EdgeDoc, ExecutionDoc, FireId, JobDoc, KeyDoc, LimitDoc, PermitId};
 use crate::error::{During, is_unknown_commit};
+pub(crate) use abandoned::driver_info;
 
 /// A document, and how it was stored if it was.
 pub(crate) struct Held<T> {
@@ -41,10 +44,38 @@ impl<T> Held<T> {
     }
 }
 
-/// One transaction.
+/// The session of a transaction.
+enum Session<'s> {
+    /// Of a unit that begins and commits by itself.
+    Own(Box<ClientSession>),
+    /// Of a user, who commits.
+    Theirs(&'s mut ClientSession),
+}
+
+impl Deref for Session<'_> {
+    type Target = ClientSession;
+
+    fn deref(&self) -> &ClientSession {
+        match self {
+            Self::Own(session) => session,
+            Self::Theirs(session) => session,
+        }
+    }
+}
+
+impl DerefMut for Session<'_> {
+    fn deref_mut(&mut self) -> &mut ClientSession {
+        match self {
+            Self::Own(session) => session,
+            Self::Theirs(session) => session,
+        }
+    }
+}
+
+/// One transaction, or a part of a user's.
 pub(crate) struct Unit<'s> {
     store: &'s MongoStore,
-    session: ClientSession,
+    session: Session<'s>,
     op: &'static str,
     pub(crate) now: Timestamp,
     jobs: BTreeMap<JobId, Held<JobDoc>>,
@@ -71,9 +102,24 @@ impl<'s> Unit<'s> {
             .start_transaction()
             .read_concern(ReadConcern::snapshot())
             .write_concern(durable())
+            .selection_criteria(primary())
             .await
             .during(op)?;
-        Ok(Self {
+        Ok(Self::on(Session::Own(Box::new(session)), store, op, now))
+    }
+
+    /// Works within a transaction that has begun, and does not commit it.
+    pub(crate) async fn join(
+        store: &'s MongoStore,
+        session: &'s mut ClientSession,
+        op: &'static str,
+    ) -> StoreResult<Self> {
+        let now = store.now(op).await?;
+        Ok(Self::on(Session::Theirs(session), store, op, now))
+    }
+
+    fn on(session: Session<'s>, store: &'s MongoStore, op: &'static str, now: Timestamp) -> Self {
+        Self {
             store,
             session,
             op,
@@ -90,7 +136,14 @@ impl<'s> Unit<'s> {
             asked_jobs: BTreeSet::new(),
             asked_edges: BTreeSet::new(),
             asked_batches: BTreeSet::new(),
-        })
+        }
+    }
+
+    /// Writes what changed, and leaves the commit to the user.
+    pub(crate) async fn leave<T>(mut self, answer: StoreResult<T>) -> StoreResult<T> {
+        let answer = answer?;
+        self.flush().await?;
+        Ok(answer)
     }
 
     /// Writes what changed and commits. A unit that failed is dropped, which ends its transaction.
@@ -129,11 +182,13 @@ pub(crate) struct Tries(u32);
 impl Tries {
     const MOST: u32 = 60;
     const LONGEST_PAUSE: u64 = 64;
+    /// When so many in a row were refused, whoever is in the way may be dead.
+    const SUSPICIOUS: u32 = 20;
 
-    /// Waits a little, unless it makes no sense to run the unit again.
+    /// Waits a little, unless it makes no sense to run the unit again, and now and then looks for dead transactions in its way.
     ///
     /// A duplicate key means that another transaction stored it after this one's snapshot; the next run reads it.
-    pub(crate) async fn again(&mut self, error: StoreError) -> StoreResult<()> {
+    pub(crate) async fn again(&mut self, store: &MongoStore, error: StoreError) -> StoreResult<()> {
         let passing = matches!(error.kind(), StoreErrorKind::Transient | StoreErrorKind::Conflict);
         self.0 += 1;
         if !passing || self.0 >= Self::MOST {
@@ -142,6 +197,9 @@ impl Tries {
         let longest = (1 << self.0.min(10)).min(Self::LONGEST_PAUSE);
         let pause = rand::rng().random_range(0..=longest * 1_000);
         tokio::time::sleep(Duration::from_micros(pause)).await;
+        if self.0.is_multiple_of(Self::SUSPICIOUS) {
+            store.end_abandoned(error.op()).await;
+        }
         Ok(())
     }
 }
@@ -151,10 +209,15 @@ macro_rules! in_unit {
     ($store:expr, $op:expr, |$unit:ident| $work:expr) => {{
         let mut tries = $crate::unit::Tries::default();
         loop {
-            let mut $unit = $crate::unit::Unit::begin($store, $op).await?;
-            let answer = $work.await;
-            match $unit.finish(answer).await {
-                Err(error) => tries.again(error).await?,
+            let done = match $crate::unit::Unit::begin($store, $op).await {
+                Ok(mut $unit) => {
+                    let answer = $work.await;
+                    $unit.finish(answer).await
+                }
+                Err(error) => Err(error),
+            };
+            match done {
+                Err(error) => tries.again($store, error).await?,
                 done => break done,
             }
         }

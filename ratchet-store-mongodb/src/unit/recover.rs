@@ -9,7 +9,7 @@ use ratchet_api::{JobId, Owner, StoreResult};
 
 use super::Unit;
 use crate::clock::instant;
-use crate::codec::{JobDoc, NodeDoc};
+use crate::codec::{JobDoc, NodeDoc, has_job_id};
 use crate::error::During;
 
 impl Unit<'_> {
@@ -27,7 +27,8 @@ impl Unit<'_> {
             return Ok(Vec::new());
         }
         let dead: Vec<_> = dead.iter().map(Owner::as_str).filter(|owner| !alive.contains(*owner)).collect();
-        let orphaned = doc! { "status": "RUNNING", "queue.picked_by": { "$in": dead } };
+        let mut orphaned = doc! { "status": "RUNNING", "queue.picked_by": { "$in": dead } };
+        orphaned.extend(has_job_id());
         let lowest =
             FindOptions::builder().sort(doc! { "_id": 1 }).limit(i64::try_from(limit).unwrap_or(i64::MAX));
         let jobs = self.store.collections.jobs.clone();
@@ -66,7 +67,7 @@ impl Unit<'_> {
         let reaped = doc! { "$set": { "reaped": true } };
         nodes
             .update_many(doc! { "_id": { "$in": owners } }, reaped)
-            .session(&mut self.session)
+            .session(&mut *self.session)
             .await
             .during(self.op)?;
         Ok(())

@@ -26,7 +26,7 @@ impl Unit<'_> {
     }
 
     pub(crate) async fn delete_many(&mut self, from: &Raw, filter: Document) -> StoreResult<()> {
-        from.delete_many(filter).session(&mut self.session).await.during(self.op)?;
+        from.delete_many(filter).session(&mut *self.session).await.during(self.op)?;
         Ok(())
     }
 
@@ -36,7 +36,7 @@ impl Unit<'_> {
         }
         let raw: Vec<_> =
             documents.iter().map(|document| encode(self.op, document)).collect::<StoreResult<_>>()?;
-        to.insert_many(raw).session(&mut self.session).await.during(self.op)?;
+        to.insert_many(raw).session(&mut *self.session).await.during(self.op)?;
         Ok(())
     }
 }

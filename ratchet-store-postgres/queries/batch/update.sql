@@ -8,7 +8,10 @@ WITH given AS MATERIALIZED (
 ),
 metrics AS (
     UPDATE ratchet.scheduler_batch_metrics m
-    SET child_execution_ms = m.child_execution_ms + g.ran_ms
+    SET child_execution_ms = least(
+            greatest(m.child_execution_ms, -9223372036854775807 - least(g.ran_ms, 0)),
+            9223372036854775807 - greatest(g.ran_ms, 0)
+        ) + g.ran_ms
     FROM given g
     WHERE m.batch_id = g.batch_id AND g.ran_ms <> 0
 )

@@ -1,4 +1,5 @@
--- Takes the best due jobs of some queues, in no order. docs/stores/postgresql.md explains each step.
+-- Takes the best due jobs of some queues, in no order. docs/stores/postgresql.md explains each step. A queue with parked
+-- jobs is left to pull.sql.
 WITH clock AS MATERIALIZED (
     SELECT t.now, t.now - least(:boost_ms::bigint, 1000000000000) * interval '1 millisecond' AS unboosted
     FROM (SELECT coalesce(:now::timestamptz, date_trunc('milliseconds', statement_timestamp()))::timestamptz(3) AS now) t
@@ -10,10 +11,22 @@ me AS MATERIALIZED (
     WHERE n.node_id = :owner::text AND NOT n.reaped AND n.lease_until > (SELECT c.now FROM clock c)
     FOR KEY SHARE
 ),
--- The queues, and at which of the five levels something is due: how many they are, and one of them.
+-- The queues that may be looked at, and whether anything in them is parked.
+open AS MATERIALIZED (
+    SELECT
+        w.queue, w.lim, w.place,
+        EXISTS (
+            SELECT FROM ratchet.scheduler_job_queue q
+            WHERE q.queue = w.queue AND q.status = 'PENDING' AND q.blocked_by = 0 AND q.parked_on IS NOT NULL
+        ) AS parked
+    FROM unnest(:queues::text[], :limits::bigint[]) WITH ORDINALITY AS w (queue, lim, place)
+    WHERE EXISTS (SELECT FROM me)
+      AND NOT EXISTS (SELECT FROM ratchet.scheduler_queue_pause p WHERE p.queue = w.queue)
+),
+-- At which of the five levels something is due: how many they are, and one of them.
 wanted AS MATERIALIZED (
     SELECT w.queue, w.lim, w.place, due.levels, due.level
-    FROM unnest(:queues::text[], :limits::bigint[]) WITH ORDINALITY AS w (queue, lim, place)
+    FROM open w
     CROSS JOIN LATERAL (
         SELECT count(*) AS levels, max(level) AS level
         FROM clock c
@@ -22,12 +35,11 @@ wanted AS MATERIALIZED (
             SELECT
             FROM ratchet.scheduler_job_queue q
             WHERE q.queue = w.queue AND q.priority = level AND q.status = 'PENDING' AND q.blocked_by = 0
-              AND q.scheduled_time <= c.now
+              AND q.parked_on IS NULL AND q.scheduled_time <= c.now
             LIMIT 1
         ) first
     ) due
-    WHERE EXISTS (SELECT FROM me)
-      AND NOT EXISTS (SELECT FROM ratchet.scheduler_queue_pause p WHERE p.queue = w.queue)
+    WHERE NOT w.parked
 ),
 -- Several levels: the heads of each, without locks. Inside one level older always means better, so the best rows are among
 -- the first of each level. `spare` more are read if others are known to hold some of them.
@@ -50,7 +62,7 @@ heads AS MATERIALIZED (
             SELECT q.ctid AS tid, q.scheduled_time, q.job_id
             FROM ratchet.scheduler_job_queue q
             WHERE q.queue = w.queue AND q.priority = level AND q.status = 'PENDING' AND q.blocked_by = 0
-              AND q.scheduled_time <= c.now
+              AND q.parked_on IS NULL AND q.scheduled_time <= c.now
             ORDER BY q.scheduled_time, q.job_id
             LIMIT w.lim + :spare::bigint
         ) h
@@ -71,7 +83,7 @@ taken AS MATERIALIZED (
                 SELECT q.ctid AS tid
                 FROM ratchet.scheduler_job_queue q
                 WHERE q.queue = w.queue AND q.priority = w.level AND q.status = 'PENDING' AND q.blocked_by = 0
-                  AND q.scheduled_time <= (SELECT c.now FROM clock c)
+                  AND q.parked_on IS NULL AND q.scheduled_time <= (SELECT c.now FROM clock c)
                 ORDER BY q.scheduled_time, q.job_id
                 LIMIT w.lim
                 FOR UPDATE SKIP LOCKED
@@ -83,7 +95,7 @@ taken AS MATERIALIZED (
             SELECT q.ctid
             FROM ratchet.scheduler_job_queue q
             WHERE :spare::bigint = 0 AND q.ctid = ANY(ARRAY(SELECT h.tid FROM heads h))
-              AND q.status = 'PENDING' AND q.blocked_by < 1 AND q.scheduled_time <= (SELECT c.now FROM clock c)
+              AND q.status = 'PENDING' AND q.blocked_by < 1 AND q.parked_on IS NULL AND q.scheduled_time <= (SELECT c.now FROM clock c)
             FOR UPDATE SKIP LOCKED
         )
         -- With spare ones: in their order, until the limit is reached.
@@ -95,7 +107,7 @@ taken AS MATERIALIZED (
                 FROM heads h
                 JOIN ratchet.scheduler_job_queue q ON q.ctid = h.tid
                 WHERE h.queue_place = w.place
-                  AND q.status = 'PENDING' AND q.blocked_by < 1 AND q.scheduled_time <= (SELECT c.now FROM clock c)
+                  AND q.status = 'PENDING' AND q.blocked_by < 1 AND q.parked_on IS NULL AND q.scheduled_time <= (SELECT c.now FROM clock c)
                 ORDER BY h.boosted DESC, h.scheduled_time, h.job_id
                 LIMIT w.lim
                 FOR UPDATE OF q SKIP LOCKED
@@ -116,15 +128,16 @@ SELECT
     (SELECT c.now FROM clock c) AS picked_at, q.job_type, q.priority, nullif(q.attempts, 0) AS attempts,
     nullif(q.crash_count, 0) AS crash_count, nullif(q.max_retries, 0) AS max_retries, q.timeout_ms, q.business_key,
     nullif(q.edge_count, 0) AS edge_count, nullif(q.cancel_requested, false) AS cancel_requested,
-    nullif(q.expires_at <= (SELECT c.now FROM clock c), false) AS expired
+    nullif(q.expires_at <= (SELECT c.now FROM clock c), false) AS expired, NULL::bigint[] AS parked
 FROM ratchet.scheduler_job_queue q
 WHERE q.ctid = ANY((SELECT t.of_one_level || t.of_several FROM taken t)::tid[])
 UNION ALL
--- One row more: how many of several levels' heads others took first.
+-- One row more: how many of several levels' heads others took first, and the places of the queues with parked jobs.
 SELECT
     (
         SELECT coalesce(sum(least(w.lim, (SELECT count(*) FROM heads h WHERE h.queue_place = w.place))), 0)
         FROM wanted w
     )::bigint - cardinality(t.of_several),
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+    (SELECT array_agg(w.place) FROM open w WHERE w.parked)
 FROM taken t

@@ -23,7 +23,7 @@ locked AS MATERIALIZED (
 claimed AS (
     UPDATE ratchet.scheduler_job_queue q
     SET status = 'RUNNING', picked_by = :owner::text, picked_at = c.now,
-        version = least(q.version, 9223372036854775806) + 1, updated_at = c.now
+        version = least(q.version, 9223372036854775806) + 1, parked_on = NULL, updated_at = c.now
     FROM locked l CROSS JOIN clock c
     WHERE q.job_id = ANY(ARRAY[l.job_id])
     RETURNING

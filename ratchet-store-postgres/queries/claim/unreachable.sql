@@ -24,11 +24,12 @@ locked AS MATERIALIZED (
 claimed AS (
     UPDATE ratchet.scheduler_job_queue q
     SET status = 'RUNNING', picked_by = :owner::text, picked_at = c.now,
-        version = least(q.version, 9223372036854775806) + 1, updated_at = c.now
+        version = least(q.version, 9223372036854775806) + 1, parked_on = NULL, updated_at = c.now
     FROM locked l CROSS JOIN clock c
     WHERE q.job_id = ANY(ARRAY[l.job_id])
     RETURNING
         q.job_id, q.version, q.queue, q.job_type, q.priority, q.scheduled_time, q.picked_at, q.attempts,
-        q.crash_count, q.max_retries, q.timeout_ms, q.business_key, q.edge_count, q.cancel_requested
+        q.crash_count, q.max_retries, q.timeout_ms, q.business_key, q.edge_count, q.cancel_requested,
+        coalesce(q.expires_at <= c.now, false) AS expired
 )
 SELECT r.* FROM claimed r ORDER BY r.job_id

@@ -48,7 +48,10 @@ ended AS (
 waiting AS (
     UPDATE ratchet.scheduler_job_queue q
     SET status = 'PENDING',
-        scheduled_time = least(g.now + g.delay_ms * interval '1 millisecond', '9998-12-31 23:59:59.999+00'),
+        scheduled_time = CASE
+            WHEN g.delay_ms IS NULL THEN least(q.scheduled_time, g.now)
+            ELSE least(g.now + g.delay_ms * interval '1 millisecond', '9998-12-31 23:59:59.999+00')
+        END,
         version = least(g.fence, 9223372036854775806) + 1,
         attempts = least(q.attempts, 4294967294) + g.failures,
         crash_count = least(q.crash_count, 4294967294) + g.crashes,
@@ -56,6 +59,8 @@ waiting AS (
         picked_by = NULL,
         picked_at = NULL,
         progress = NULL,
+        -- What it is parked on, if it is.
+        parked_on = g.reason,
         updated_at = g.now
     FROM given g
     WHERE q.job_id = ANY(ARRAY[g.job_id]) AND q.version = g.fence AND q.picked_by = :owner::text AND g.ended_as IS NULL
@@ -78,6 +83,11 @@ history AS (
         (date_part('epoch', r.ended_at - r.started_at) * 1000)::bigint, r.error_class, r.error
     FROM recorded r
     WHERE r.history IS NOT NULL
+    -- A fence that was set back by hand may meet a row of its own job.
+    ON CONFLICT (job_id, fence) DO UPDATE
+    SET node_id = excluded.node_id, status = excluded.status, attempt = excluded.attempt,
+        started_at = excluded.started_at, recorded_at = excluded.recorded_at, duration_ms = excluded.duration_ms,
+        error_class = excluded.error_class, error_message = excluded.error_message
 ),
 cold AS (
     UPDATE ratchet.scheduler_job j

@@ -13,11 +13,11 @@ counted AS MATERIALIZED (
 ),
 live AS (
     UPDATE ratchet.scheduler_job_queue q
-    SET open_parents = q.open_parents + c.edges
+    SET open_parents = least(q.open_parents, 4294967295) + c.edges
     FROM counted c
     WHERE q.job_id = ANY(ARRAY[c.child_id])
 )
 UPDATE ratchet.scheduler_job j
-SET open_parents = j.open_parents + c.edges
+SET open_parents = least(j.open_parents, 4294967295) + c.edges
 FROM counted c
 WHERE j.job_id = ANY(ARRAY[c.child_id]) AND j.terminal_status IS NOT NULL

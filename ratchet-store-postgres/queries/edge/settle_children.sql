@@ -5,13 +5,14 @@ WITH given AS MATERIALIZED (
 ),
 cold AS (
     UPDATE ratchet.scheduler_job j
-    SET open_parents = greatest(j.open_parents - g.decided, 0), blocked_by = greatest(j.blocked_by - g.satisfied, 0)
+    SET open_parents = greatest(greatest(j.open_parents, 0) - g.decided, 0),
+        blocked_by = greatest(greatest(j.blocked_by, 0) - g.satisfied, 0)
     FROM given g
     WHERE j.job_id = ANY(ARRAY[g.child_id]) AND j.terminal_status IS NOT NULL
 )
 UPDATE ratchet.scheduler_job_queue q
-SET open_parents = greatest(q.open_parents - g.decided, 0),
-    blocked_by = greatest(q.blocked_by - g.satisfied, 0),
+SET open_parents = greatest(greatest(q.open_parents, 0) - g.decided, 0),
+    blocked_by = greatest(greatest(q.blocked_by, 0) - g.satisfied, 0),
     scheduled_time = CASE
         WHEN q.blocked_by BETWEEN 1 AND g.satisfied THEN greatest(q.scheduled_time, :now::timestamptz)
         ELSE q.scheduled_time

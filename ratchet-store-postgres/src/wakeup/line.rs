@@ -2,12 +2,11 @@
 
 use std::io;
 
-use ratchet_api::JobPriority;
 use sqlx::postgres::{PgListener, PgPoolOptions};
 use sqlx::{Acquire as _, Connection as _, PgConnection, PgPool, Row as _};
 use tokio::time::{Duration, Instant, timeout};
 
-use super::{PATIENCE, Place};
+use super::{Notice, PATIENCE, Place};
 
 /// How long the server may take to accept a connection, and to pass a notice on.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -20,15 +19,6 @@ const NOTIFY: &str = "SELECT set_config('synchronous_commit', 'off', true), pg_n
 /// How often, and how long, to wait for a notice of our own before `LISTEN` counts as not working.
 const PROOFS: usize = 2;
 const PROOF: Duration = Duration::from_secs(3);
-
-/// What came in.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Heard {
-    /// Another node has work.
-    Notice,
-    /// What this node sent itself; its own poller knows already.
-    Echo,
-}
 
 /// An open connection.
 pub(super) struct Line {
@@ -78,17 +68,17 @@ impl Line {
         Ok(())
     }
 
-    /// The next notice.
+    /// The next notice; an empty one is what this node sent itself, which knows already.
     ///
     /// # Cancellation safety
     /// Nothing is lost.
-    pub(super) async fn hear(&mut self) -> Result<Heard, sqlx::Error> {
+    pub(super) async fn hear(&mut self) -> Result<Notice, sqlx::Error> {
         let Some(notice) = self.listener.try_recv().await? else {
             return Err(io::Error::from(io::ErrorKind::ConnectionAborted).into());
         };
         self.last_sign = Instant::now();
         let is_echo = Some(notice.process_id()) == self.process;
-        Ok(if is_echo { Heard::Echo } else { Heard::Notice })
+        Ok(if is_echo { Notice::default() } else { Notice::read(notice.payload()) })
     }
 
     /// Whether notices reach whoever listens here. A pooler in transaction mode takes a `LISTEN` and leaves it to the next
@@ -110,9 +100,9 @@ impl Line {
         Ok(false)
     }
 
-    pub(super) async fn send(&mut self, place: &Place, priority: JobPriority) -> Result<(), sqlx::Error> {
+    pub(super) async fn send(&mut self, place: &Place, notice: Notice) -> Result<(), sqlx::Error> {
         let connection = self.listener.acquire().await?;
-        in_time(LIMIT, notify(connection, self.by, &place.channel, &priority.ordinal().to_string())).await
+        in_time(LIMIT, notify(connection, self.by, &place.channel, &notice.to_string())).await
     }
 
     /// A connection whose other end is gone without a word stays silent for ever.

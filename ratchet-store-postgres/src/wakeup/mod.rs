@@ -4,27 +4,30 @@
 //! - here: when it is opened, when something is sent, and who is called.
 //!
 //! A notice is only a hint: nothing here is needed for a job to run, so no trouble here reaches the caller.
+//!
+//! `NOTIFY` takes a lock of the whole server, so there is never more than one in flight: it goes out at once, and what is told
+//! before the server has answered goes out as one afterwards.
 
 mod line;
+mod notice;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_api::spi::{ClusterCoordinator, WakeupListener};
+use ratchet_api::spi::{ClusterCoordinator, WakeupKind, WakeupListener, WakeupListeners};
 use ratchet_api::{JobPriority, StoreResult};
 use ratchet_store_core::{ConnectError, Dialect, Namespace, transient};
 use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{sleep, sleep_until, timeout};
 
 use crate::{Pooler, connect};
-use line::{By, Heard, Line};
+use line::{By, Line};
+use notice::Notice;
 
-/// At least so long between two notices: what is told meanwhile goes out as one. `NOTIFY` takes a lock of the whole server.
-const GAP: Duration = Duration::from_millis(100);
 /// After so long without a word the server is asked for a sign of life, and has so long to give it. Together ten seconds,
 /// and few enough questions for an idle node to send no more than 0.3 messages a second in all.
 const QUIET: Duration = Duration::from_secs(9);
@@ -76,6 +79,7 @@ pub struct PgNotifyCoordinator {
 
 struct Shared {
     place: Place,
+    listeners: WakeupListeners,
     state: Mutex<State>,
     /// Rings when the state has changed.
     bell: Notify,
@@ -84,12 +88,10 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    listeners: Vec<WakeupListener>,
     /// What the others are to be told.
-    notice: Option<JobPriority>,
+    notice: Notice,
     /// Nobody can listen here, it turned out.
     deaf: bool,
-    stopped: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +114,7 @@ impl PgNotifyCoordinator {
         let deaf = place.pooler == Pooler::Transaction;
         let shared = Shared {
             place,
+            listeners: WakeupListeners::default(),
             state: Mutex::new(State { deaf, ..State::default() }),
             bell: Notify::new(),
             hearing: watch::Sender::new(Hearing::NotTried),
@@ -122,6 +125,12 @@ impl PgNotifyCoordinator {
     /// Whether notices of other nodes arrive at present.
     pub fn is_listening(&self) -> bool {
         *self.shared.hearing.borrow() == Hearing::Yes
+    }
+
+    fn tell(&self, notice: Notice) {
+        if self.shared.note(notice) {
+            self.attend();
+        }
     }
 
     /// Makes sure that somebody attends to what is to be done. A runtime that has ended took its task along.
@@ -141,9 +150,12 @@ impl PgNotifyCoordinator {
 #[async_trait]
 impl ClusterCoordinator for PgNotifyCoordinator {
     async fn notify_new_work(&self, priority: JobPriority) -> StoreResult<()> {
-        if self.shared.note(priority) {
-            self.attend();
-        }
+        self.tell(Notice::new_work(priority));
+        Ok(())
+    }
+
+    async fn notify_cancel_requested(&self) -> StoreResult<()> {
+        self.tell(Notice::CANCEL_REQUESTED);
         Ok(())
     }
 
@@ -189,54 +201,45 @@ impl Shared {
     }
 
     /// Whether somebody must be told who did not know yet.
-    fn note(&self, priority: JobPriority) -> bool {
+    fn note(&self, notice: Notice) -> bool {
         let mut state = self.state();
-        let news = state.notice.is_none() && !state.stopped;
-        if !state.stopped {
-            state.notice = state.notice.max(Some(priority));
+        if self.is_stopped() {
+            return false;
         }
+        let news = state.notice.is_empty();
+        state.notice = state.notice.and(notice);
         news
     }
 
     /// Whether it can be called at all.
     fn add(&self, listener: WakeupListener) -> bool {
-        let mut state = self.state();
-        if state.stopped {
+        if !self.listeners.add(listener) {
             return false;
         }
-        state.listeners.push(listener);
-        if state.deaf {
+        let deaf = self.state().deaf;
+        if deaf {
             tracing::info!("nobody can listen through this pooler; work of other nodes is found by polling");
         }
-        !state.deaf
-    }
-
-    /// Calls every listener: under the lock, so that none is called once a shutdown has returned.
-    fn tell(&self) {
-        self.state().listeners.iter().for_each(|listener| listener());
+        !deaf
     }
 
     fn stop(&self) {
-        let mut state = self.state();
-        state.stopped = true;
-        state.listeners.clear();
-        drop(state);
+        self.listeners.close();
         self.bell.notify_one();
     }
 
     fn is_stopped(&self) -> bool {
-        self.state().stopped
+        self.listeners.is_closed()
     }
 
     fn wants_to_listen(&self) -> bool {
-        let state = self.state();
-        !state.deaf && !state.listeners.is_empty()
+        !self.state().deaf && !self.listeners.is_empty()
     }
 
     /// Waits until a connection is needed; `false` once there is no use in it any more.
     async fn is_needed(&self) -> bool {
         loop {
-            if self.state().notice.is_some() || self.wants_to_listen() {
+            if !self.state().notice.is_empty() || self.wants_to_listen() {
                 return true;
             }
             if self.is_stopped() {
@@ -314,7 +317,6 @@ async fn serve(
     failed: &mut u32,
     proven: &mut bool,
 ) -> Result<End, sqlx::Error> {
-    let mut free_at = Instant::now();
     loop {
         if shared.wants_to_listen() && !line.listens() {
             if !*proven && !line.can_listen(&shared.place).await? {
@@ -325,35 +327,26 @@ async fn serve(
             shared.hearing.send_replace(Hearing::Yes);
             if std::mem::take(failed) > 0 {
                 // Whatever was told while nobody listened is lost.
-                shared.tell();
+                shared.listeners.call(WakeupKind::ALL);
             }
         }
         let stopped = shared.is_stopped();
-        if stopped || Instant::now() >= free_at {
-            let notice = shared.state().notice.take();
-            if let Some(priority) = notice {
-                line.send(&shared.place, priority).await.inspect_err(|_| {
-                    shared.note(priority);
-                })?;
-                free_at = Instant::now() + GAP;
-                if !line.listens() {
-                    *failed = 0;
-                }
+        let notice = std::mem::take(&mut shared.state().notice);
+        if !notice.is_empty() {
+            line.send(&shared.place, notice).await.inspect_err(|_| {
+                shared.note(notice);
+            })?;
+            if !line.listens() {
+                *failed = 0;
             }
         }
         if stopped {
             return Ok(End::Stopped);
         }
-        let waiting = shared.state().notice.is_some();
         tokio::select! {
             () = shared.bell.notified() => {}
-            () = sleep_until(free_at), if waiting => {}
             () = sleep_until(line.last_sign() + QUIET), if line.listens() => line.ask_for_sign().await?,
-            heard = line.hear(), if line.listens() => {
-                if heard? == Heard::Notice {
-                    shared.tell();
-                }
-            }
+            heard = line.hear(), if line.listens() => shared.listeners.call(heard?.kinds()),
         }
     }
 }
@@ -397,12 +390,15 @@ mod tests {
     fn the_most_urgent_of_many_notices_goes_out_and_only_the_first_rings() {
         let server = connect::server("postgres://nobody@localhost/nothing").expect("a URL");
         let coordinator = PgNotifyCoordinator::at(Place::new(server, Pooler::None, &Namespace::default()));
-        let rings = [JobPriority::Low, JobPriority::Critical, JobPriority::Normal]
-            .map(|priority| coordinator.shared.note(priority));
-        assert_eq!(rings, [true, false, false]);
-        assert_eq!(coordinator.shared.state().notice.take(), Some(JobPriority::Critical));
-        assert!(coordinator.shared.note(JobPriority::Lowest), "the next one rings again");
+        let work = |priority| coordinator.shared.note(Notice::new_work(priority));
+        assert_eq!(
+            [JobPriority::Low, JobPriority::Critical, JobPriority::Normal].map(work),
+            [true, false, false]
+        );
+        let told = std::mem::take(&mut coordinator.shared.state().notice);
+        assert_eq!(told, Notice::new_work(JobPriority::Critical));
+        assert!(coordinator.shared.note(Notice::CANCEL_REQUESTED), "the next one rings again");
         coordinator.shared.stop();
-        assert!(!coordinator.shared.note(JobPriority::High));
+        assert!(!work(JobPriority::High));
     }
 }

@@ -71,6 +71,19 @@ async fn spoil(schema: String, job: JobId, how: Spoil) -> StoreResult<()> {
             "UPDATE scheduler_job SET queue = '' WHERE job_id = $1",
         ],
         Spoil::TargetName => &["UPDATE scheduler_job SET target = '' WHERE job_id = $1"],
+        Spoil::FirstVersion => &["UPDATE scheduler_job_queue SET version = 1 WHERE job_id = $1"],
+        // The server gives the numbers, but takes others from somebody who insists.
+        Spoil::LogNumber => &["WITH newest AS (
+                DELETE FROM scheduler_job_log
+                WHERE log_id = (SELECT max(l.log_id) FROM scheduler_job_log l WHERE l.job_id = $1)
+                RETURNING job_id, fence, ts, level, message
+            )
+            INSERT INTO scheduler_job_log (log_id, job_id, fence, ts, level, message) OVERRIDING SYSTEM VALUE
+            SELECT 9223372036854775807, n.* FROM newest n"],
+        Spoil::OwnerName => &["UPDATE scheduler_job_queue SET picked_by = '' WHERE job_id = $1"],
+        Spoil::OwnerBeats => &["UPDATE scheduler_node SET beat_gap_ms = -1 WHERE node_id = (
+                   SELECT q.picked_by FROM scheduler_job_queue q WHERE q.job_id = $1
+               )"],
     };
     let mut connection = PgConnection::connect(&url()).await.expect("the server answers");
     let path = sqlx::query("SELECT set_config('search_path', $1, false)").bind(schema);

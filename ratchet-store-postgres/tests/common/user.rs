@@ -38,6 +38,24 @@ impl User {
             .await;
     }
 
+    /// Has the server refuse writes of nodes and live jobs that are not made at READ COMMITTED.
+    pub(crate) async fn refuse_other_levels(&mut self, place: &Place) {
+        let schema = place.name().to_owned();
+        self.run(&format!(
+            "CREATE FUNCTION {schema}.level() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 IF current_setting('transaction_isolation') <> 'read committed' THEN
+                     RAISE EXCEPTION 'the level is %', current_setting('transaction_isolation');
+                 END IF;
+                 RETURN NULL;
+             END $$;
+             CREATE TRIGGER level AFTER INSERT OR UPDATE ON {schema}.scheduler_node
+                 FOR EACH STATEMENT EXECUTE FUNCTION {schema}.level();
+             CREATE TRIGGER level AFTER INSERT OR UPDATE ON {schema}.scheduler_job_queue
+                 FOR EACH STATEMENT EXECUTE FUNCTION {schema}.level();"
+        ))
+        .await;
+    }
+
     /// The address of a database for this user.
     pub(crate) fn url(&self, database: Option<&str>) -> String {
         let server: PgConnectOptions = url().parse().expect("a URL of PostgreSQL");

@@ -1,6 +1,9 @@
 -- Writes the counters of batches, each row once.
 UPDATE ratchet.scheduler_batch_metrics AS m
-SET child_execution_ms = m.child_execution_ms + (g.value ->> 1)
+SET child_execution_ms = min(
+        max(m.child_execution_ms, -9223372036854775807 - min(g.value ->> 1, 0)),
+        9223372036854775807 - max(g.value ->> 1, 0)
+    ) + (g.value ->> 1)
 FROM jsonb_each(:[batch_ids, ran_ms]) g
 WHERE m.batch_id = unhex(g.value ->> 0) AND g.value ->> 1 <> 0;
 

@@ -1,5 +1,6 @@
 -- Takes the best due jobs of some queues. docs/stores/sqlite.md explains each step; the heads of the queues are read by
--- the trigger in connect/choose_best.sql. There is one writer, so nobody else can hold a job, and none is missed.
+-- the trigger in connect/choose_best.sql. There is one writer, so nobody else can hold a job, and none is missed. A queue
+-- with parked jobs is left to pull.sql.
 DELETE FROM temp.wanted_queue;
 
 DELETE FROM temp.chosen;
@@ -12,6 +13,10 @@ WHERE EXISTS (
     SELECT 1 FROM ratchet.scheduler_node n WHERE n.node_id = :owner AND NOT n.reaped AND n.lease_until > c.now
 )
   AND NOT EXISTS (SELECT 1 FROM ratchet.scheduler_queue_pause p WHERE p.queue = w.value ->> 0)
+  AND NOT EXISTS (
+    SELECT 1 FROM ratchet.scheduler_job_queue q
+    WHERE q.queue = w.value ->> 0 AND q.status = 'PENDING' AND q.blocked_by = 0 AND q.parked_on IS NOT NULL
+  )
 ORDER BY w.key;
 
 UPDATE ratchet.scheduler_job_queue AS q
@@ -30,4 +35,11 @@ SELECT
     )) AS rows
 FROM temp.chosen c CROSS JOIN ratchet.scheduler_job_queue q ON q.job_id = c.job_id
 UNION ALL
-SELECT 'missed', '[[0]]'
+SELECT
+    'missed parked',
+    json_array(json_array(0, nullif(json_group_array(w.key + 1) || '', '[]')))
+FROM jsonb_each(:[queues, limits]) w
+WHERE EXISTS (
+    SELECT 1 FROM ratchet.scheduler_job_queue q
+    WHERE q.queue = w.value ->> 0 AND q.status = 'PENDING' AND q.blocked_by = 0 AND q.parked_on IS NOT NULL
+)

@@ -14,7 +14,7 @@ GROUP BY q.job_id;
 
 UPDATE ratchet.scheduler_job_queue AS q
 SET status = 'RUNNING', picked_by = :owner, picked_at = c.now, version = min(q.version, 9223372036854775806) + 1,
-    updated_at = c.now
+    parked_on = NULL, updated_at = c.now
 FROM temp.chosen c
 WHERE q.job_id = c.job_id;
 

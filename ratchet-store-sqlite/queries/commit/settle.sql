@@ -4,13 +4,14 @@
 -- a batch, and those whose cancel was requested. With `everything` true the caller does the rest.
 DELETE FROM temp.outcome;
 
--- `max` and `min` of a null are null, so a body that never started has no times.
+-- `max` and `min` of a null are null, so a body that never started has no times, and a job that keeps its due time no delay.
 INSERT INTO temp.outcome (
     place, job_id, fence, ended_as, next_due, attempts, crash_count, history, started_at, ran_ms, result, last_error,
     cancel_reason, business_key, scheduled_time, picked_at, blocked_by, open_parents, edge_count, progress, now
 )
 SELECT
-    g.key, q.job_id, q.version, g.value ->> 2, min(c.now + (g.value ->> 3), 253370764799999),
+    g.key, q.job_id, q.version, g.value ->> 2,
+    coalesce(min(c.now + (g.value ->> 3), 253370764799999), min(q.scheduled_time, c.now)),
     min(q.attempts, 4294967294) + (g.value ->> 4), min(q.crash_count, 4294967294) + (g.value ->> 5), g.value ->> 6,
     max(c.now - (g.value ->> 7), 0),
     g.value ->> 8, g.value ->> 9, q.last_error, q.cancel_reason, q.business_key, q.scheduled_time, q.picked_at,
@@ -31,7 +32,8 @@ SET error = r.value ->> 0, error_class = r.value ->> 1, fingerprint = r.value ->
 FROM jsonb_each(:[errors, error_classes, fingerprints, reasons]) r
 WHERE o.place = r.key AND r.value <> jsonb('[null,null,null,null]');
 
-INSERT INTO ratchet.scheduler_job_execution (
+-- A fence that was set back by hand may meet a row of its own job.
+INSERT OR REPLACE INTO ratchet.scheduler_job_execution (
     job_id, fence, node_id, status, attempt, started_at, recorded_at, duration_ms, error_class, error_message
 )
 SELECT
@@ -74,6 +76,8 @@ SET status = 'PENDING',
     picked_by = NULL,
     picked_at = NULL,
     progress = NULL,
+    -- What it is parked on, if it is.
+    parked_on = o.reason,
     updated_at = o.now
 FROM temp.outcome o
 WHERE q.job_id = o.job_id AND o.ended_as IS NULL;

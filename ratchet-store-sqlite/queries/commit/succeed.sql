@@ -16,7 +16,8 @@ CROSS JOIN ratchet.scheduler_job_queue q ON q.job_id = unhex(g.value ->> 0)
 WHERE q.version = g.value ->> 1 AND q.picked_by = :owner
   AND NOT q.cancel_requested AND q.edge_count = 0 AND q.batch_id IS NULL;
 
-INSERT INTO ratchet.scheduler_job_execution (
+-- A fence that was set back by hand may meet a row of its own job.
+INSERT OR REPLACE INTO ratchet.scheduler_job_execution (
     job_id, fence, node_id, status, attempt, started_at, recorded_at, duration_ms
 )
 SELECT

@@ -18,7 +18,9 @@ CREATE TEMP TABLE IF NOT EXISTS outcome (
 );
 
 -- Jobs that a script takes, ends or removes, in order.
-CREATE TEMP TABLE IF NOT EXISTS chosen (place INTEGER PRIMARY KEY, job_id, now, owner);
+CREATE TEMP TABLE IF NOT EXISTS chosen (
+    place INTEGER PRIMARY KEY, job_id, now, owner, parked_on, is_fresh, lacks NOT NULL DEFAULT 0
+);
 
 -- job/end_waiting.sql
 CREATE TEMP TABLE IF NOT EXISTS gone_job (
@@ -31,3 +33,7 @@ CREATE TEMP TABLE IF NOT EXISTS settled_child (job_id, released, hopeless);
 
 -- claim/claim.sql
 CREATE TEMP TABLE IF NOT EXISTS wanted_queue (queue, lim, boost_ms, now);
+
+-- claim/pull.sql
+CREATE TEMP TABLE IF NOT EXISTS wanted_parking (queue, parked_on, free, boost_ms, now);
+CREATE TEMP TABLE IF NOT EXISTS parked_head (job_id, level, scheduled_time, parked_on);

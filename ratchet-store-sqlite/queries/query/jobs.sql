@@ -2,6 +2,8 @@
 SELECT v.*
 FROM ratchet.vw_jobs v
 WHERE v.job_id < coalesce(:after, X'FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF')
+  -- Nothing else is an id.
+  AND length(v.job_id) = 16
   AND (json_array_length(:statuses) = 0 OR v.status IN (SELECT s.value FROM json_each(:statuses) s))
   AND (json_array_length(:types) = 0 OR v.job_type IN (SELECT t.value FROM json_each(:types) t))
   AND (:queue IS NULL OR v.queue = :queue)

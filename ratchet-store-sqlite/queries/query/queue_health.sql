@@ -4,7 +4,8 @@ WITH clock AS MATERIALIZED (
 live AS (
     SELECT
         q.queue, q.priority, q.scheduled_time, q.status,
-        q.status = 'PENDING' AND q.blocked_by = 0 AND q.scheduled_time <= c.now AS ready,
+        q.status = 'PENDING' AND q.blocked_by = 0 AND q.parked_on IS NULL AND q.scheduled_time <= c.now AS ready,
+        q.status = 'PENDING' AND q.blocked_by = 0 AND q.parked_on IS NOT NULL AND q.scheduled_time <= c.now AS parked,
         q.status = 'PENDING' AND q.blocked_by = 0 AND q.scheduled_time > c.now AS scheduled,
         q.status = 'PENDING' AND q.blocked_by > 0 AS blocked
     FROM clock c CROSS JOIN ratchet.scheduler_job_queue q
@@ -13,6 +14,7 @@ counted AS MATERIALIZED (
     SELECT
         l.queue,
         count(*) FILTER (WHERE l.ready) AS ready,
+        count(*) FILTER (WHERE l.parked) AS parked,
         count(*) FILTER (WHERE l.scheduled) AS scheduled,
         count(*) FILTER (WHERE l.blocked) AS blocked,
         count(*) FILTER (WHERE l.status = 'RUNNING') AS running,
@@ -38,7 +40,7 @@ names AS (
 SELECT
     n.queue,
     EXISTS (SELECT 1 FROM ratchet.scheduler_queue_pause p WHERE p.queue = n.queue) AS paused,
-    coalesce(k.ready, 0) AS ready, coalesce(k.scheduled, 0) AS scheduled, coalesce(k.blocked, 0) AS blocked,
+    coalesce(k.ready, 0) AS ready, coalesce(k.parked, 0) AS parked, coalesce(k.scheduled, 0) AS scheduled, coalesce(k.blocked, 0) AS blocked,
     coalesce(k.running, 0) AS running, coalesce(k.set_aside, 0) AS set_aside, coalesce(e.failed, 0) AS failed,
     c.now - k.oldest AS oldest_wait_ms,
     coalesce(k.by_priority, '[0,0,0,0,0]') AS by_priority

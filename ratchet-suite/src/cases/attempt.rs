@@ -132,7 +132,8 @@ type Traced = (String, String);
 
 async fn talker(fx: &Fixture) -> Node {
     let fast = Backoff::Fixed(Duration::from_millis(1));
-    fx.node(|builder| builder.bean(Talker::default()).configure(|options| options.retry.backoff = fast)).await
+    fx.node(|builder| builder.register(Talker::default()).configure(|options| options.retry.backoff = fast))
+        .await
 }
 
 fn saying<'l>(lines: &'l [Line], message: &str) -> Vec<&'l Line> {
@@ -189,7 +190,7 @@ async fn what_is_logged_beyond_the_limit_is_dropped(fx: Fixture) {
     let little = "at TRACE at DEBUG".len() + 2 * Limits::LOG_LINE_OVERHEAD;
     let node = fx
         .node(|builder| {
-            builder.bean(Talker::default()).configure(|options| options.limits.log_bytes = little)
+            builder.register(Talker::default()).configure(|options| options.limits.log_bytes = little)
         })
         .await;
     let job = node.enqueue(Talker::job().every_level()).submit().await.expect("stored");
@@ -203,7 +204,9 @@ async fn what_is_logged_beyond_the_limit_is_dropped(fx: Fixture) {
 
 async fn a_result_that_is_too_large_is_not_kept_and_the_job_succeeds(fx: Fixture) {
     let node = fx
-        .node(|builder| builder.bean(Talker::default()).configure(|options| options.limits.result_bytes = 4))
+        .node(|builder| {
+            builder.register(Talker::default()).configure(|options| options.limits.result_bytes = 4)
+        })
         .await;
     let job = node.enqueue(Talker::job().block()).submit().await.expect("stored");
     let ended = job.ended().await.expect("it ends");
@@ -287,7 +290,7 @@ async fn a_trace_leads_from_the_request_to_every_attempt(fx: Fixture) {
 
 async fn a_job_that_a_body_enqueues_belongs_to_its_trace(fx: Fixture) {
     let tracer = || Some(CALLER.to_owned()).filter(|_| JobContext::try_current().is_none());
-    let node = fx.node(|builder| builder.bean(Talker::default()).trace_parent(tracer)).await;
+    let node = fx.node(|builder| builder.register(Talker::default()).trace_parent(tracer)).await;
     let job = node.enqueue(Talker::job().pass_on()).submit().await.expect("stored");
     let [span, with_outcome, at_once] = job.result().await.expect("it succeeds");
     assert!(span.as_ref().is_some_and(|span| span.contains("0af7651916cd43dd8448eb211c80319c")), "{span:?}");
@@ -321,7 +324,7 @@ impl JobEventListener for Reader {
 async fn an_end_is_told_only_when_it_can_be_read(fx: Fixture) {
     let (seen, mut told) = unbounded_channel();
     let reader = Reader { store: fx.store().await, runtime: Handle::current(), seen };
-    let node = fx.node(|builder| builder.bean(Talker::default()).listener(reader)).await;
+    let node = fx.node(|builder| builder.register(Talker::default()).listener(reader)).await;
     let good = node.enqueue(Talker::job().block()).submit().await.expect("stored");
     assert_eq!(told.recv().await, Some((good.id(), JobStatus::Succeeded)));
     let bad = node.enqueue(Talker::job().decline()).submit().await.expect("stored");

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ratchet_api::options::RatchetOptions;
+use ratchet_api::spi::ClassPolicy;
 use ratchet_api::{
-    JobEventKind, JobPayload, JobPriority, JobStatus, JsonText, NewJob, Submission, Timestamp,
+    JobEventKind, JobPayload, JobPriority, JobStatus, JsonText, NewJob, Submission, TargetName, Timestamp,
 };
 use ratchet_core::{Call, JobContext, JobFailure, Method, Readiness, ResultError, jobs};
 use tokio::sync::Notify;
@@ -22,6 +23,7 @@ crate::cases! {
     arguments_that_no_longer_decode_are_a_failure_that_says_so;
     a_job_whose_target_nobody_knows_goes_back_untouched;
     a_target_that_the_policy_denies_never_runs;
+    a_target_of_another_service_waits_for_it_whatever_the_policy_says;
     callbacks_run_as_jobs_and_know_what_happened;
     log_lines_and_progress_are_kept_without_secrets;
     a_node_that_stops_lets_running_jobs_end_and_takes_no_new_ones;
@@ -101,7 +103,7 @@ async fn bodies(fx: &Fixture) -> (Node, Arc<Notify>, Arc<Notify>, Arc<AtomicBool
     let bodies = Bodies::default();
     let (entered, released, stopped) =
         (bodies.entered.clone(), bodies.released.clone(), bodies.stopped.clone());
-    (fx.node(|builder| builder.bean(bodies)).await, entered, released, stopped)
+    (fx.node(|builder| builder.register(bodies)).await, entered, released, stopped)
 }
 
 async fn last_beat(node: &Node) -> Timestamp {
@@ -179,24 +181,53 @@ async fn a_job_whose_target_nobody_knows_goes_back_untouched(fx: Fixture) {
     let id = submission.id().expect("it has a job");
     node.store().insert(&[submission]).await.expect("stored");
     node.wake_up(JobPriority::Normal);
-    let job = node.until(id, |job| job.fence.version() >= 3).await;
+    let job = node.until(id, |job| job.parked_on.is_some()).await;
     assert_eq!((job.status, job.attempts, job.crash_count), (JobStatus::Pending, 0, 0));
-    assert!(job.scheduled_time > job.created_at, "not at once");
+    assert_eq!(job.scheduled_time, job.created_at, "its age stays");
     node.stop().await;
 }
 
 // shows: S77
 async fn a_target_that_the_policy_denies_never_runs(fx: Fixture) {
-    let (node, ..) = bodies(&fx).await;
-    let payload =
-        JobPayload::new("evil.Bodies", "run", &JsonText::parse("[]").expect("JSON")).expect("names");
-    let submission = Submission::single(NewJob::new(payload));
-    let id = submission.id().expect("it has a job");
-    node.store().insert(&[submission]).await.expect("stored");
+    let policy = Withdrawn::default();
+    let node = fx.node(|builder| builder.register(Bodies::default()).class_policy(policy.clone())).await;
+    policy.withdraw();
+    let job = fx.client().await.enqueue(Bodies::job().double(1)).submit().await.expect("stored");
     node.wake_up(JobPriority::Normal);
-    let job = node.until(id, |job| job.ending.is_some()).await;
+    let job = node.until(job.id(), |job| job.ending.is_some()).await;
     assert_eq!(job.status, JobStatus::Failed);
     assert!(job.last_error.expect("it has one").contains("not allowed by the class policy"));
+    node.stop().await;
+}
+
+/// Allows everything until it does not.
+#[derive(Clone, Default)]
+pub(super) struct Withdrawn(Arc<AtomicBool>);
+
+impl Withdrawn {
+    pub(super) fn withdraw(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl ClassPolicy for Withdrawn {
+    fn allows(&self, _: &TargetName) -> bool {
+        !self.0.load(Ordering::SeqCst)
+    }
+}
+
+// shows: S77
+async fn a_target_of_another_service_waits_for_it_whatever_the_policy_says(fx: Fixture) {
+    let (node, ..) = bodies(&fx).await;
+    let job =
+        fx.client().await.enqueue(Call::<u64>::new("other.Service", "run")).submit().await.expect("stored");
+    node.wake_up(JobPriority::Normal);
+    let waits = node.until(job.id(), |job| job.parked_on.is_some()).await;
+    assert_eq!((waits.status, waits.attempts), (JobStatus::Pending, 0));
+    let run = Method::function("other.Service", "run", |_, ()| async { Ok::<_, JobFailure>(7_u64) });
+    let other = fx.node(|builder| builder.allow(["other."]).method(run.expect("a method"))).await;
+    assert_eq!(job.result().await.expect("it runs there"), 7);
+    other.stop().await;
     node.stop().await;
 }
 
@@ -234,7 +265,7 @@ async fn a_node_that_stops_lets_running_jobs_end_and_takes_no_new_ones(fx: Fixtu
     let bodies = Bodies::default();
     let (entered, released) = (Arc::clone(&bodies.entered), Arc::clone(&bodies.released));
     let quick = |options: &mut RatchetOptions| options.node.beat = Duration::from_millis(100);
-    let node = fx.node(|builder| builder.bean(bodies).configure(quick)).await;
+    let node = fx.node(|builder| builder.register(bodies).configure(quick)).await;
     let running = node.enqueue(Bodies::job().wait()).submit().await.expect("stored");
     entered.notified().await;
     let node = Arc::new(node);
@@ -264,7 +295,7 @@ async fn a_job_that_outlives_the_deadline_of_a_stop_goes_back_with_nothing_consu
     let bodies = Bodies::default();
     let entered = Arc::clone(&bodies.entered);
     let short = |options: &mut RatchetOptions| options.execution.drain_timeout = Duration::from_millis(20);
-    let node = fx.node(|builder| builder.bean(bodies).configure(short)).await;
+    let node = fx.node(|builder| builder.register(bodies).configure(short)).await;
     let job = node.enqueue(Bodies::job().wait()).submit().await.expect("stored");
     entered.notified().await;
     node.stop().await;

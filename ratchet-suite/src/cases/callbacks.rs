@@ -1,18 +1,22 @@
 //! What follows from an outcome is stored whatever its size, or somebody hears of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
+use ratchet_api::options::RatchetOptions;
 use ratchet_api::store::{CancelVerdict, JobFilter, JobStore, JobTerminalStore, PageRequest, Target};
 use ratchet_api::{
-    BusinessKey, Effect, InvalidSubmission, Job, JobEventKind, JobStatus, JobType, JsonText, LogLevel,
-    Outcome, Owner, QueueName, Sanitized, StoreResult, SubmitError, Verdict,
+    Backoff, BusinessKey, Effect, InvalidSubmission, Job, JobEventKind, JobPriority, JobStatus, JobType,
+    JsonText, Limits, LogLevel, Outcome, Owner, QueueName, ResourceName, Sanitized, StoreResult, SubmitError,
+    Tag, Verdict,
 };
-use ratchet_core::{JobCause, JobContext, JobFailure, JobHandle, jobs};
+use ratchet_core::{Call, JobCause, JobContext, JobFailure, JobHandle, jobs};
 
 use crate::{Fixture, Node};
 
 crate::cases! {
+    a_callback_has_the_options_of_its_method;
     a_callback_knows_the_whole_result_whatever_its_size;
     a_callback_knows_params_and_error_whatever_their_size;
     a_callback_whose_job_is_gone_knows_what_is_missing;
@@ -22,6 +26,8 @@ crate::cases! {
 }
 
 const KIB: usize = 1024;
+
+const MS: Duration = Duration::from_millis(1);
 
 #[derive(Clone)]
 struct Calls;
@@ -70,6 +76,18 @@ impl Calls {
         assert_eq!(asked.map_or(0, |text| text.len()), params, "a callback has the params of its job");
         Ok(format!("{status} {result:?} {params} {error:?} {cut:?}"))
     }
+
+    /// Fails at first.
+    #[job(
+        queue = "later", priority = "low", max_retries = 1, backoff = "exponential 1ms", timeout = "7s",
+        resource = "mail", tags = ["told"]
+    )]
+    async fn tell(&self, ctx: &JobContext) -> Result<u32, JobFailure> {
+        match ctx.attempt() {
+            1 => Err(JobFailure::new("Told", "to fail")),
+            attempt => Ok(attempt),
+        }
+    }
 }
 
 fn no_cause() -> JobFailure {
@@ -105,9 +123,40 @@ async fn known(node: &Node, count: usize) -> String {
     result.and_then(|result| result.decode().ok()).unwrap_or_else(|| format!("{:?}", newest.last_error))
 }
 
+// shows: S90 S104
+async fn a_callback_has_the_options_of_its_method(fx: Fixture) {
+    let options = |options: &mut RatchetOptions| {
+        options.execution.queue("later");
+        options.retry.max_retries = 3;
+        options.retry.backoff = Backoff::Fixed(MS);
+    };
+    let node = fx.node(|builder| builder.register(Calls).resource("mail", 1).configure(options)).await;
+    let submit = async |call: Call<()>, callback: &Call<u32>| {
+        let job = node.enqueue(call).priority(JobPriority::High).max_retries(0).on_failure(callback);
+        ended(&job.submit().await.expect("stored")).await;
+    };
+    submit(Calls::job().fail(8), &Calls::job().tell()).await;
+    let told = callbacks(&node, 1).await.remove(0);
+    assert_eq!((told.status, told.attempts), (JobStatus::Succeeded, 1), "{:?}", told.last_error);
+    let spec = told.spec;
+    assert_eq!((spec.queue.as_str(), spec.priority), ("later", JobPriority::Low));
+    assert_eq!((spec.max_retries, spec.backoff), (1, Backoff::Exponential(MS)));
+    assert_eq!((spec.timeout, spec.resource), (Some(7_000 * MS), ResourceName::new("mail").ok()));
+    assert_eq!(spec.tags, [Tag::new("told").expect("a tag")]);
+
+    // Of what its method leaves open, retries are as the options say, queue and priority those of its job.
+    submit(Calls::job().fail(8), &Call::new("test.Calls", "after")).await;
+    let after = callbacks(&node, 2).await.into_iter().find(|job| job.spec.id != spec.id).expect("there");
+    let after = after.spec;
+    assert_eq!((after.queue, after.priority), (default_queue(), JobPriority::High));
+    assert_eq!((after.max_retries, after.backoff), (3, Backoff::Fixed(MS)));
+    assert_eq!((after.timeout, after.resource, after.tags), (None, None, Vec::new()));
+    node.stop().await;
+}
+
 // shows: S86 S90 S104
 async fn a_callback_knows_the_whole_result_whatever_its_size(fx: Fixture) {
-    let node = fx.node(|builder| builder.bean(Calls)).await;
+    let node = fx.node(|builder| builder.register(Calls)).await;
     let sizes = [(1, true), (20, true), (63, true), (65, false), (200, false)];
     for (count, (kib, kept)) in (1..).zip(sizes) {
         let bytes = kib * KIB;
@@ -128,7 +177,7 @@ async fn a_callback_knows_the_whole_result_whatever_its_size(fx: Fixture) {
 
 // shows: S104
 async fn a_callback_knows_params_and_error_whatever_their_size(fx: Fixture) {
-    let node = fx.node(|builder| builder.bean(Calls)).await;
+    let node = fx.node(|builder| builder.register(Calls)).await;
     for (count, kib) in (1..).zip([1, 12, 15]) {
         let params = kib * KIB;
         let call = node.enqueue(Calls::job().fail(8 * KIB)).param("text", "x".repeat(params));
@@ -141,7 +190,7 @@ async fn a_callback_knows_params_and_error_whatever_their_size(fx: Fixture) {
 }
 
 async fn a_callback_whose_job_is_gone_knows_what_is_missing(fx: Fixture) {
-    let node = fx.node(|builder| builder.bean(Calls)).await;
+    let node = fx.node(|builder| builder.register(Calls)).await;
     let bytes = 20 * KIB;
     let call = node.enqueue(Calls::job().last_result(bytes)).on_success(&Calls::job().after());
     let job = ended(&call.submit().await.expect("stored")).await;
@@ -162,7 +211,8 @@ impl JobTerminalStore for Stuffing {
         let mut outcomes = outcomes.to_vec();
         for effect in outcomes.iter_mut().flat_map(|outcome| &mut outcome.effects) {
             if let Effect::Submit(submission) = effect {
-                submission.jobs[0].spec.params = Some(JsonText::of(&"x".repeat(20 * KIB)).expect("JSON"));
+                submission.jobs[0].spec.params =
+                    Some(JsonText::of(&"x".repeat(Limits::MOST.params_bytes)).expect("JSON"));
             }
         }
         self.inner.commit(owner, &outcomes).await
@@ -193,7 +243,7 @@ impl ratchet_api::store::JobClaimStore for Stuffing {
 
 async fn a_refused_callback_leaves_the_outcome_and_is_told(fx: Fixture) {
     let store = Arc::new(Stuffing { inner: fx.store().await });
-    let node = fx.node_on(store, |builder| builder.bean(Calls)).await;
+    let node = fx.node_on(store, |builder| builder.register(Calls)).await;
     let call = node.enqueue(Calls::job().result(2)).on_success(&Calls::job().after());
     let job = ended(&call.submit().await.expect("stored")).await;
     assert_eq!(job.status, JobStatus::Succeeded);
@@ -212,7 +262,7 @@ async fn a_refused_callback_leaves_the_outcome_and_is_told(fx: Fixture) {
 }
 
 async fn a_body_hears_of_content_that_is_refused(fx: Fixture) {
-    let node = fx.node(|builder| builder.bean(Calls)).await;
+    let node = fx.node(|builder| builder.register(Calls)).await;
     let call = node.enqueue(Calls::job().enqueue(20 * KIB)).submit().await.expect("stored");
     let job = ended(&call).await;
     assert_eq!(job.status, JobStatus::Failed);
@@ -223,9 +273,9 @@ async fn a_body_hears_of_content_that_is_refused(fx: Fixture) {
 }
 
 async fn a_taken_key_is_an_answer_that_is_logged(fx: Fixture) {
-    let node = fx.node(|builder| builder.bean(Calls)).await;
+    let node = fx.node(|builder| builder.register(Calls)).await;
     let holder = node.enqueue(Calls::job().result(2)).business_key("taken");
-    let holder = holder.delay(std::time::Duration::from_secs(3600)).submit().await.expect("stored");
+    let holder = holder.delay(Duration::from_secs(3600)).submit().await.expect("stored");
     let job = ended(&node.enqueue(Calls::job().enqueue_key()).submit().await.expect("stored")).await;
     assert_eq!(job.status, JobStatus::Succeeded);
     let text =

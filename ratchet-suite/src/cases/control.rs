@@ -4,11 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use ratchet_api::spi::{Gate as Verdict, ResilienceStrategy};
+use ratchet_api::options::RatchetOptions;
+use ratchet_api::spi::{CircuitState, Gate as Verdict, ResilienceStrategy};
 use ratchet_api::store::JobFilter;
-use ratchet_api::{JobEventKind, JobStatus, QueueName, ResourceLimit, ResourceName};
-use ratchet_core::{JobContext, JobFailure, JobHandle, jobs};
+use ratchet_api::{
+    JobEventKind, JobId, JobPriority, JobStatus, ParkedOn, QueueName, ResourceLimit, ResourceName,
+};
+use ratchet_core::{JobContext, JobFailure, JobHandle, Ratchet, StartError, jobs};
 
+use crate::lines::{self, Line};
 use crate::{Fixture, Node};
 
 crate::cases! {
@@ -20,9 +24,13 @@ crate::cases! {
     all_that_a_filter_finds_is_cancelled_and_the_rest_runs;
     a_running_body_is_told_to_stop_when_its_queue_is_cancelled;
     a_bulk_call_stops_at_its_limit_and_goes_on_when_it_is_made_again;
+    a_node_starts_with_limits_and_the_last_start_wins;
     no_more_run_at_once_than_a_resource_allows;
-    a_resource_that_nobody_configured_fails_the_job_with_advice;
+    of_jobs_claimed_together_each_gets_the_answer_to_its_own_request;
+    a_resource_that_nobody_configured_keeps_its_jobs_waiting;
+    a_resource_with_a_backlog_is_used_all_the_time;
     an_open_breaker_sends_jobs_back_and_consumes_nothing;
+    breakers_are_seen_and_reset_and_a_declined_job_counts_against_none;
 }
 
 const LATER: Duration = Duration::from_secs(3_600);
@@ -69,7 +77,7 @@ impl Gate {
 
 // shows: S31 S32
 async fn a_paused_job_does_not_run_until_it_is_resumed(fx: Fixture) {
-    let node = fx.node(|builder| builder.bean(Gate::default())).await;
+    let node = fx.node(|builder| builder.register(Gate::default())).await;
     let job = node.enqueue(Gate::job().pass()).delay(LATER).submit().await.expect("stored");
     assert!(node.pause(job.id()).await.expect("answered"));
     assert!(node.pause(job.id()).await.expect("answered"), "twice is no error");
@@ -82,7 +90,7 @@ async fn a_paused_job_does_not_run_until_it_is_resumed(fx: Fixture) {
 
 // shows: S37
 async fn a_failed_job_that_is_retried_starts_afresh(fx: Fixture) {
-    let node = fx.node(|builder| builder.bean(Gate::default())).await;
+    let node = fx.node(|builder| builder.register(Gate::default())).await;
     let job = node.enqueue(Gate::job().fail_at_first()).submit().await.expect("stored");
     job.result().await.expect_err("it fails");
     assert!(node.retry(job.id()).await.expect("answered"));
@@ -96,7 +104,7 @@ async fn a_failed_job_that_is_retried_starts_afresh(fx: Fixture) {
 async fn a_cancelled_job_never_runs(fx: Fixture) {
     let gate = Gate::default();
     let calls = Arc::clone(&gate.calls);
-    let node = fx.node(|builder| builder.bean(gate)).await;
+    let node = fx.node(|builder| builder.register(gate)).await;
     let job = node.enqueue(Gate::job().pass()).delay(LATER).submit().await.expect("stored");
     assert!(node.cancel(job.id(), "not needed").await.expect("answered"));
     assert!(!node.cancel(job.id(), "again").await.expect("answered"));
@@ -133,7 +141,7 @@ async fn fences(jobs: &[JobHandle<()>]) -> Vec<i64> {
 
 // shows: S37
 async fn dead_letters_that_failed_alike_are_retried_together(fx: Fixture) {
-    let node = fx.node(|builder| builder.bean(Gate::default())).await;
+    let node = fx.node(|builder| builder.register(Gate::default())).await;
     let (late, closed) = (failed(&node, "late by", 7).await, failed(&node, "closed at", 2).await);
     let groups = node.store().dead_letters(10).await.expect("read");
     let alike = filter(|it| it.fingerprint = Some(groups[0].fingerprint.clone()));
@@ -152,7 +160,7 @@ async fn dead_letters_that_failed_alike_are_retried_together(fx: Fixture) {
 }
 
 async fn a_dead_letter_without_its_key_is_named_and_the_others_are_retried(fx: Fixture) {
-    let node = fx.node(|builder| builder.bean(Gate::default())).await;
+    let node = fx.node(|builder| builder.register(Gate::default())).await;
     let call = || Gate::job().refuse("no".to_owned());
     let loser = node.enqueue(call()).business_key("order").submit().await.expect("stored");
     loser.result().await.expect_err("it fails");
@@ -171,7 +179,7 @@ async fn a_dead_letter_without_its_key_is_named_and_the_others_are_retried(fx: F
 async fn all_that_a_filter_finds_is_cancelled_and_the_rest_runs(fx: Fixture) {
     let gate = Gate::default();
     let calls = Arc::clone(&gate.calls);
-    let node = fx.node(|builder| builder.bean(gate)).await;
+    let node = fx.node(|builder| builder.register(gate)).await;
     let many = (0..1_200).map(|number| {
         let queue = if number % 2 == 0 { "mail" } else { "post" };
         node.enqueue(Gate::job().pass()).queue(queue).delay(LATER)
@@ -209,7 +217,7 @@ async fn all_that_a_filter_finds_is_cancelled_and_the_rest_runs(fx: Fixture) {
 async fn a_running_body_is_told_to_stop_when_its_queue_is_cancelled(fx: Fixture) {
     let gate = Gate::default();
     let calls = Arc::clone(&gate.calls);
-    let node = fx.node(|builder| builder.bean(gate)).await;
+    let node = fx.node(|builder| builder.register(gate)).await;
     let job = node.enqueue(Gate::job().wait()).submit().await.expect("stored");
     node.until(job.id(), |_| calls.load(Ordering::SeqCst) == 1).await;
     let cancelled = node.cancel_all(JobFilter::default(), "enough").run().await.expect("done");
@@ -233,11 +241,33 @@ async fn a_bulk_call_stops_at_its_limit_and_goes_on_when_it_is_made_again(fx: Fi
     }
 }
 
+// shows: S120
+async fn a_node_starts_with_limits_and_the_last_start_wins(fx: Fixture) {
+    let limit = async |node: &Node| node.store().resources().await.expect("a list")[0].limit.max_concurrent;
+    let first = fx.node(|builder| builder.register(Gate::default()).resource("door", 2)).await;
+    assert_eq!(limit(&first).await, 2);
+    let label = format!("other-{}", JobId::generate());
+    let named = |options: &mut RatchetOptions| options.node.label = Some(label.clone());
+    let second =
+        fx.node(|builder| builder.register(Gate::default()).resource("door", 3).configure(named)).await;
+    assert_eq!(limit(&first).await, 3, "for all nodes");
+    let said = lines::about(&label);
+    let told = |line: &Line| line.field("resource") == "door" && line.field("before") == "2";
+    assert!(said.iter().any(told), "{said:?}");
+    let job = second.enqueue(Gate::job().pass()).resource("door").submit().await.expect("stored");
+    job.result().await.expect("it runs");
+    first.stop().await;
+    second.stop().await;
+    let wrong = Ratchet::builder_shared(fx.store().await).register(Gate::default()).allow(["test."]);
+    let error = wrong.resource("", 1).start().await.expect_err("not a name");
+    assert!(matches!(error, StartError::Name(_)), "{error}");
+}
+
 // shows: S76 S120
 async fn no_more_run_at_once_than_a_resource_allows(fx: Fixture) {
     let gate = Gate::default();
     let most = Arc::clone(&gate.most);
-    let node = fx.node(|builder| builder.bean(gate)).await;
+    let node = fx.node(|builder| builder.register(gate)).await;
     let mut limit = ResourceLimit::new(ResourceName::new("door").expect("a name"), 2);
     limit.retry_delay = Duration::from_millis(5);
     node.store().configure_resource(&limit).await.expect("stored");
@@ -253,13 +283,55 @@ async fn no_more_run_at_once_than_a_resource_allows(fx: Fixture) {
     node.stop().await;
 }
 
-async fn a_resource_that_nobody_configured_fails_the_job_with_advice(fx: Fixture) {
-    let node = fx.node(|builder| builder.bean(Gate::default())).await;
-    let job =
-        node.enqueue(Gate::job().pass()).resource("nobody's").max_retries(5).submit().await.expect("stored");
-    let error = job.result().await.expect_err("it fails");
-    assert!(error.to_string().contains("has no limit; configure it"), "{error}");
+// shows: S76
+async fn of_jobs_claimed_together_each_gets_the_answer_to_its_own_request(fx: Fixture) {
+    let client = fx.client().await;
+    let job = || client.enqueue(Gate::job().pass());
+    let jobs = [job(), job().resource("shut"), job().resource("open")];
+    let jobs: Vec<_> = client.enqueue_many(jobs).await.expect("stored").into_iter().flatten().collect();
+    let gate = Gate::default();
+    let calls = Arc::clone(&gate.calls);
+    let node = fx.node(|builder| builder.register(gate).resource("shut", 0).resource("open", 9)).await;
+    let shut = ParkedOn::Resource(ResourceName::new("shut").expect("a name"));
+    node.until(jobs[1].id(), |job| job.parked_on.as_ref() == Some(&shut)).await;
+    jobs[0].result().await.expect("it runs");
+    jobs[2].result().await.expect("it runs");
+    assert_eq!(calls.load(Ordering::SeqCst), 2);
     node.stop().await;
+}
+
+async fn a_resource_that_nobody_configured_keeps_its_jobs_waiting(fx: Fixture) {
+    let node = fx.node(|builder| builder.register(Gate::default())).await;
+    let job = node.enqueue(Gate::job().pass()).resource("nobody's").submit().await.expect("stored");
+    let parked = node.until(job.id(), |job| job.parked_on.is_some()).await;
+    let resource = ResourceName::new("nobody's").expect("a name");
+    assert_eq!(parked.parked_on, Some(ParkedOn::Resource(resource.clone())));
+    assert_eq!((parked.status, parked.attempts), (JobStatus::Pending, 0));
+    node.store().configure_resource(&ResourceLimit::new(resource, 1)).await.expect("configured");
+    node.wake_up(JobPriority::Normal);
+    job.result().await.expect("it runs");
+    node.stop().await;
+}
+
+/// More jobs than permits, on two nodes: each end lets the next one begin, though the delay of the resource is an hour.
+async fn a_resource_with_a_backlog_is_used_all_the_time(fx: Fixture) {
+    let gate = Gate::default();
+    let first = fx.node(|builder| builder.register(gate.clone())).await;
+    let second = fx.node(|builder| builder.register(gate.clone())).await;
+    let mut limit = ResourceLimit::new(ResourceName::new("printer").expect("a name"), 2);
+    limit.retry_delay = LATER;
+    first.store().configure_resource(&limit).await.expect("configured");
+    let mut jobs = Vec::new();
+    for _ in 0..40 {
+        jobs.push(first.enqueue(Gate::job().pass()).resource("printer").submit().await.expect("stored"));
+    }
+    for job in jobs {
+        job.result().await.expect("it runs");
+    }
+    assert_eq!(gate.calls.load(Ordering::SeqCst), 40);
+    assert!(gate.most.load(Ordering::SeqCst) <= 2);
+    first.stop().await;
+    second.stop().await;
 }
 
 /// Lets nobody in at first.
@@ -282,10 +354,45 @@ impl ResilienceStrategy for ClosedOnce {
 async fn an_open_breaker_sends_jobs_back_and_consumes_nothing(fx: Fixture) {
     let gate = Gate::default();
     gate.calls.store(1, Ordering::SeqCst);
-    let node = fx.node(|builder| builder.bean(gate).resilience(ClosedOnce::default())).await;
+    let node = fx.node(|builder| builder.register(gate).resilience(ClosedOnce::default())).await;
     let job = node.enqueue(Gate::job().fail_at_first()).submit().await.expect("stored");
     let ended = job.ended().await.expect("it ends");
     assert_eq!((ended.status, ended.attempts), (JobStatus::Succeeded, 0));
     assert_eq!(ended.fence.version(), 5, "claimed, handed back, claimed, ended");
+    node.stop().await;
+}
+
+/// Calls a bank.
+struct Teller;
+
+#[jobs(target = "test.Teller", breaker = "bank", breaker_profile = "fast")]
+impl Teller {
+    #[job(max_retries = 0)]
+    async fn pay(&self, declined: bool) -> Result<(), JobFailure> {
+        let failure = JobFailure::new("Refused", "no answer");
+        Err(if declined { failure.do_not_retry("the issuer says no") } else { failure })
+    }
+}
+
+// shows: S118
+async fn breakers_are_seen_and_reset_and_a_declined_job_counts_against_none(fx: Fixture) {
+    let node = fx.node(|builder| builder.register(Teller)).await;
+    let pay = async |declined| {
+        let job = node.enqueue(Teller::job().pay(declined)).submit().await.expect("stored");
+        job.ended().await.expect("it ends");
+    };
+    let bank = || node.breakers().into_iter().find(|breaker| breaker.service == "bank").expect("it is there");
+    for _ in 0..5 {
+        pay(true).await;
+    }
+    assert_eq!((bank().state, bank().calls), (CircuitState::Closed, 0), "a refusal is an answer");
+    for _ in 0..3 {
+        pay(false).await;
+    }
+    assert_eq!((bank().state, bank().failures), (CircuitState::Open, 3));
+    assert!(node.reset_breaker("bank") && !node.reset_breaker("nobody"));
+    assert_eq!((bank().state, bank().calls), (CircuitState::Closed, 0));
+    pay(false).await;
+    assert_eq!(bank().failures, 1, "calls are let through again");
     node.stop().await;
 }

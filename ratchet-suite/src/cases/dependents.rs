@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use ratchet_api::spi::RetryPolicy;
-use ratchet_api::store::{JobCrudStore, JobStore, Loaded, RetryVerdict};
+use ratchet_api::store::{ClaimRequest, JobClaimStore, JobCrudStore, JobStore, Loaded, RetryVerdict};
 use ratchet_api::{
     BusinessKey, Condition, Edge, IdempotencyKey, Inserted, Job, JobClaim, JobEventKind, JobId, JobPayload,
     JobPriority, JobStatus, JsonText, NewJob, Owner, StoreResult, Submission,
@@ -17,7 +17,7 @@ use crate::{Fixture, Node};
 
 crate::cases! {
     a_job_ends_after_its_dependent_is_gone;
-    a_job_that_cannot_be_read_ends_with_its_dependents;
+    a_job_that_cannot_be_read_ends_with_all_that_follows;
     a_job_whose_attempt_panics_ends_with_all_that_follows;
     a_result_that_a_dependent_waits_for_is_kept_or_fails_the_job;
     a_result_that_is_too_large_fails_the_job_for_a_dependent_that_comes_late;
@@ -102,7 +102,7 @@ async fn ended_as_failed(node: &Node, [first, then, otherwise]: [JobId; 3]) -> J
 async fn a_job_ends_after_its_dependent_is_gone(fx: Fixture) {
     let work = Work::default();
     work.broken.store(true, Ordering::SeqCst);
-    let node = fx.node(|builder| builder.bean(work.clone())).await;
+    let node = fx.node(|builder| builder.register(work.clone())).await;
     let family = family(node.store(), NewJob::new(call("work"))).await;
     ended(&node, family[0]).await;
     ended(&node, family[1]).await;
@@ -119,6 +119,22 @@ async fn a_job_ends_after_its_dependent_is_gone(fx: Fixture) {
 struct Blind {
     inner: Arc<dyn JobStore>,
     job: JobId,
+    /// Whether claims say so.
+    at_claim: bool,
+}
+
+#[async_trait]
+impl JobClaimStore for Blind {
+    async fn claim(&self, request: &ClaimRequest) -> StoreResult<Vec<JobClaim>> {
+        let mut claims = self.inner.claim(request).await?;
+        for claim in claims.iter_mut().filter(|claim| self.at_claim && claim.id == self.job) {
+            claim.corrupt = Some("backoff_policy: NONSENSE".to_owned());
+        }
+        Ok(claims)
+    }
+    async fn owned(&self, owner: &Owner) -> StoreResult<Vec<JobClaim>> {
+        self.inner.owned(owner).await
+    }
 }
 
 #[async_trait]
@@ -126,7 +142,10 @@ impl JobCrudStore for Blind {
     async fn load(&self, owner: &Owner, claims: &[JobClaim]) -> StoreResult<Vec<Loaded>> {
         let loaded = self.inner.load(owner, claims).await?.into_iter().zip(claims);
         let spoiled = |(loaded, claim): (Loaded, &JobClaim)| match loaded {
-            Loaded::Job(..) if claim.id == self.job => Loaded::Corrupt("backoff_policy: NONSENSE".into()),
+            Loaded::Job(job, _) if claim.id == self.job => Loaded::Corrupt {
+                problem: "backoff_policy: NONSENSE".to_owned(),
+                on_failure: job.spec.on_failure,
+            },
             other => other,
         };
         Ok(loaded.map(spoiled).collect())
@@ -143,20 +162,26 @@ impl JobCrudStore for Blind {
 }
 
 ratchet_api::delegate_store!(Blind => inner:
-    StoreInfo, JobClaimStore, JobTerminalStore, JobRetryStore, JobPauseStore, JobBatchStatusStore, JobBulkStore,
+    StoreInfo, JobTerminalStore, JobRetryStore, JobPauseStore, JobBatchStatusStore, JobBulkStore,
     BatchStore, LockStore, NodeStore, ArchiveStore, ExecutionStore, JobLogStore, TagStore, WorkflowConditionStore,
     BatchMetricsStore, DlqAlertStore, ResourcePermitStore, RecurringStore, JobQueryStore);
 
-async fn a_job_that_cannot_be_read_ends_with_its_dependents(fx: Fixture) {
-    let store = fx.store().await;
-    let family = family(&*store, NewJob::new(call("work"))).await;
-    let blind = Arc::new(Blind { inner: store, job: family[0] });
-    let node = fx.node_on(blind, |builder| builder.bean(Work::default())).await;
-    let job = ended_as_failed(&node, family).await;
-    assert_eq!(job.last_error.as_deref(), Some("CorruptRow: backoff_policy: NONSENSE"));
-    node.told(|kind| matches!(kind, JobEventKind::DeadLettered { .. })).await;
-    assert_eq!(node.store().alerts(family[0]).await.expect("read").len(), 1);
-    node.stop().await;
+async fn a_job_that_cannot_be_read_ends_with_all_that_follows(fx: Fixture) {
+    for at_claim in [false, true] {
+        let store = fx.store().await;
+        let mut first = NewJob::new(call("work"));
+        first.spec.on_failure = Some(call("after"));
+        let family = family(&*store, first).await;
+        let blind = Arc::new(Blind { inner: store, job: family[0], at_claim });
+        let node = fx.node_on(blind, |builder| builder.register(Work::default())).await;
+        let job = ended_as_failed(&node, family).await;
+        let error = "CorruptRow: backoff_policy: NONSENSE";
+        assert_eq!(job.last_error.as_deref(), Some(error), "{at_claim}");
+        node.told(|kind| matches!(kind, JobEventKind::DeadLettered { .. })).await;
+        assert_eq!(node.store().alerts(family[0]).await.expect("read").len(), 1);
+        assert_eq!(node.callback_result().await, format!("{error:?}"), "{at_claim}");
+        node.stop().await;
+    }
 }
 
 /// Cannot be asked.
@@ -174,7 +199,7 @@ async fn a_job_whose_attempt_panics_ends_with_all_that_follows(fx: Fixture) {
     let mut first = NewJob::new(call("fail"));
     first.spec.on_failure = Some(call("after"));
     let family = family(&*store, first).await;
-    let node = fx.node(|builder| builder.bean(Work::default()).retry_policy(Moody)).await;
+    let node = fx.node(|builder| builder.register(Work::default()).retry_policy(Moody)).await;
     let job = ended_as_failed(&node, family).await;
     assert_eq!(job.last_error.as_deref(), Some("Panic: do not ask me"));
     assert_eq!(node.callback_result().await, "\"Panic: do not ask me\"");
@@ -183,7 +208,7 @@ async fn a_job_whose_attempt_panics_ends_with_all_that_follows(fx: Fixture) {
 
 // shows: S86
 async fn a_result_that_a_dependent_waits_for_is_kept_or_fails_the_job(fx: Fixture) {
-    let node = fx.node(|builder| builder.bean(Work::default())).await;
+    let node = fx.node(|builder| builder.register(Work::default())).await;
     for (kib, kept) in [(1, true), (20, true), (63, true), (65, false), (200, false)] {
         let mut first = NewJob::new(call_with("result", &format!("[{}]", kib * KIB)));
         first.spec.max_retries = 3;
@@ -197,7 +222,7 @@ async fn a_result_that_a_dependent_waits_for_is_kept_or_fails_the_job(fx: Fixtur
         }
         let job = ended_as_failed(&node, family).await;
         let error = job.last_error.expect("it has one");
-        assert!(error.starts_with("ResultTooLarge: the result has "), "{error}");
+        assert!(error.starts_with("ResultTooLarge: ") && error.contains(" bytes, the limit is "), "{error}");
         assert_eq!(job.attempts, 1, "its work is not done again");
     }
     node.stop().await;
@@ -205,7 +230,7 @@ async fn a_result_that_a_dependent_waits_for_is_kept_or_fails_the_job(fx: Fixtur
 
 async fn a_result_that_is_too_large_fails_the_job_for_a_dependent_that_comes_late(fx: Fixture) {
     let work = Work::default();
-    let node = fx.node(|builder| builder.bean(work.clone())).await;
+    let node = fx.node(|builder| builder.register(work.clone())).await;
     let first = NewJob::new(call_with("late_result", &format!("[{}]", 65 * KIB)));
     let parent = first.spec.id;
     node.store().insert(&[Submission::single(first)]).await.expect("stored");

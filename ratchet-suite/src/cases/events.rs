@@ -85,7 +85,7 @@ impl JobEventListener for Witness {
 }
 
 async fn node(fx: &Fixture, eventful: &Eventful, listener: impl JobEventListener) -> Node {
-    fx.node(|builder| builder.bean(eventful.clone()).listener(listener)).await
+    fx.node(|builder| builder.register(eventful.clone()).listener(listener)).await
 }
 
 // shows: S88 S96 S102 S108 S112 S113 S114 S115 S116
@@ -111,6 +111,15 @@ async fn every_kind_of_event_reaches_a_listener_with_what_it_tells(fx: Fixture) 
     assert_eq!(header.business_key.expect("it has one").as_str(), "pay-42");
     assert_eq!((header.job_type, header.priority), (JobType::Single, JobPriority::High));
     assert_eq!(header.node, Some(node.owner()));
+    assert_eq!((header.queue.as_str(), header.attempt), ("default", 1));
+    assert_eq!(header.target.as_ref().map(|target| target.as_str()), Some("test.Eventful"));
+    assert_eq!(header.method.as_ref().map(|method| method.as_str()), Some("fail"));
+    for (event, ..) in witness.of(job.id()) {
+        if let JobEventKind::Failed { attempt, .. } | JobEventKind::DeadLettered { attempt, .. } = event.kind
+        {
+            assert_eq!(event.header.attempt, attempt);
+        }
+    }
 
     let told = |job: JobId| -> Vec<JobEventKind> {
         let kinds = witness.of(job).into_iter().map(|(event, ..)| event.kind);
@@ -184,7 +193,7 @@ impl JobEventListener for Blocks {
 async fn listeners_that_panic_or_block_harm_nobody(fx: Fixture) {
     let (unblock, blocked) = std::sync::mpsc::channel();
     let bad = Blocks(Mutex::new(blocked));
-    let node = fx.node(|builder| builder.bean(Eventful::default()).listener(Panics).listener(bad)).await;
+    let node = fx.node(|builder| builder.register(Eventful::default()).listener(Panics).listener(bad)).await;
     let mut jobs = BTreeSet::new();
     for _ in 0..100 {
         let job = node.enqueue(Eventful::job().succeed()).submit().await.expect("stored");
@@ -210,7 +219,7 @@ impl JobEventListener for Completed {
 
 // shows: S116
 async fn a_listener_that_was_added_late_hears_from_then_on_and_a_removed_one_no_more(fx: Fixture) {
-    let node = fx.node(|builder| builder.bean(Eventful::default())).await;
+    let node = fx.node(|builder| builder.register(Eventful::default())).await;
     let late: Arc<Completed> = Arc::default();
     let listener: Arc<dyn JobEventListener> = Arc::clone(&late) as _;
     for (times, heard) in [(1, 0), (2, 1), (3, 1)] {

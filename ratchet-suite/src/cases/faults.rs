@@ -1,7 +1,7 @@
 //! A store that does what it is asked for and does not always say so.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,21 +10,31 @@ use ratchet_api::{
     JobClaim, JobEventKind, JobStatus, Outcome, Owner, Sanitized, StoreError, StoreErrorKind, StoreResult,
     Verdict,
 };
-use ratchet_core::{JobContext, JobFailure, jobs};
+use ratchet_core::{JobContext, JobFailure, Readiness, jobs};
 
+use super::cluster::until_readiness;
 use crate::Fixture;
 
 crate::cases! {
     lost_replies_lose_no_job_and_repeat_none;
+    a_node_whose_claims_fail_is_degraded;
 }
 
-/// Loses every third reply about claims and outcomes.
+/// Loses every third reply about claims and outcomes, and refuses claims while it is told to.
 struct Forgetful {
     inner: Arc<dyn JobStore>,
     calls: AtomicU32,
+    refuses: Arc<AtomicBool>,
 }
 
 impl Forgetful {
+    fn check(&self) -> StoreResult<()> {
+        match self.refuses.load(Ordering::SeqCst) {
+            true => Err(StoreError::new(StoreErrorKind::Other, "claim", "it is refused")),
+            false => Ok(()),
+        }
+    }
+
     fn reply<T>(&self, done: StoreResult<T>) -> StoreResult<T> {
         match self.calls.fetch_add(1, Ordering::SeqCst) % 3 {
             2 => Err(StoreError::new(StoreErrorKind::Transient, "reply", "it was lost")),
@@ -46,6 +56,7 @@ impl JobTerminalStore for Forgetful {
 #[async_trait]
 impl JobClaimStore for Forgetful {
     async fn claim(&self, request: &ClaimRequest) -> StoreResult<Vec<JobClaim>> {
+        self.check()?;
         self.reply(self.inner.claim(request).await)
     }
     async fn owned(&self, owner: &Owner) -> StoreResult<Vec<JobClaim>> {
@@ -57,6 +68,7 @@ impl JobClaimStore for Forgetful {
         outcomes: &[Outcome],
         request: &ClaimRequest,
     ) -> StoreResult<(Vec<Verdict>, Vec<JobClaim>)> {
+        self.check()?;
         self.reply(self.inner.commit_and_claim(owner, outcomes, request).await)
     }
 }
@@ -83,11 +95,11 @@ impl Counter {
 }
 
 async fn lost_replies_lose_no_job_and_repeat_none(fx: Fixture) {
-    let store = Forgetful { inner: fx.store().await, calls: AtomicU32::new(0) };
+    let store = Forgetful { inner: fx.store().await, calls: AtomicU32::new(0), refuses: Arc::default() };
     let counter = Counter::default();
     let bean = counter.clone();
     let node = fx.node_on(Arc::new(store), |builder| {
-        builder.bean(bean).configure(|options| {
+        builder.register(bean).configure(|options| {
             options.execution.queue("default").slots = 10;
             options.polling.error_delay = Duration::from_millis(50);
             options.retry.drain_interval = Duration::from_millis(50);
@@ -109,5 +121,21 @@ async fn lost_replies_lose_no_job_and_repeat_none(fx: Fixture) {
         );
     }
     assert_eq!(counter.0.load(Ordering::SeqCst), 200, "each ran twice");
+    node.stop().await;
+}
+
+async fn a_node_whose_claims_fail_is_degraded(fx: Fixture) {
+    let refuses = Arc::new(AtomicBool::new(true));
+    let store =
+        Forgetful { inner: fx.store().await, calls: AtomicU32::new(0), refuses: Arc::clone(&refuses) };
+    let node = fx.node_on(Arc::new(store), |builder| {
+        builder.register(Counter::default()).configure(|options| {
+            options.polling.error_delay = Duration::from_millis(50);
+        })
+    });
+    let node = node.await;
+    until_readiness(&node, Readiness::Degraded).await;
+    refuses.store(false, Ordering::SeqCst);
+    until_readiness(&node, Readiness::Ready).await;
     node.stop().await;
 }

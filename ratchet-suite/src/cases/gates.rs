@@ -78,7 +78,7 @@ async fn steps(fx: &Fixture) -> (Node, Steps) {
     let steps = Steps::default();
     let plugs = steps.clone();
     let node = fx.node(|builder| {
-        let builder = builder.bean(plugs.clone()).class_policy(plugs.clone());
+        let builder = builder.register(plugs.clone()).class_policy(plugs.clone());
         builder.resilience(plugs.clone()).bean_resolver(plugs)
     });
     (node.await, steps)
@@ -131,7 +131,7 @@ async fn a_breaker_is_declared_by_a_target_or_a_method(fx: Fixture) {
     assert!(told.contains(&"into mail".to_owned()), "its own, not that of its target: {told:?}");
     node.stop().await;
 
-    let torn = Ratchet::builder_shared(fx.store().await).class_policy(Steps::default()).bean(Torn);
+    let torn = Ratchet::builder_shared(fx.store().await).class_policy(Steps::default()).register(Torn);
     let error = torn.start().await.expect_err("which profile would hold?");
     assert!(matches!(&error, StartError::Profiles(service) if service.0 == "bank"), "{error}");
 }

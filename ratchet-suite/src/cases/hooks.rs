@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use ratchet_api::options::RatchetOptions;
 use ratchet_api::spi::{ClusterCoordinator, HookError, SchedulerLifecycleHook, WakeupListener};
 use ratchet_api::{JobPriority, StoreResult};
-use ratchet_core::defaults::PackagePrefixClassPolicy;
 use ratchet_core::{Call, JobFailure, Method, Ratchet, Readiness, SchedulerBuilder, StartError};
 use tokio::sync::Notify;
 
@@ -44,8 +43,8 @@ fn echo(builder: SchedulerBuilder) -> SchedulerBuilder {
 }
 
 fn soon(options: &mut RatchetOptions) {
-    options.timeout.start_hook = Duration::from_millis(20);
-    options.execution.drain_timeout = Duration::from_millis(20);
+    options.timeout.start_hook = Duration::from_millis(200);
+    options.execution.drain_timeout = Duration::from_millis(200);
 }
 
 async fn works(node: &Node) {
@@ -78,7 +77,7 @@ async fn a_hook_that_hangs_after_the_start_is_given_up_at_its_deadline(fx: Fixtu
 async fn a_start_that_nobody_waits_for_leaves_no_node(fx: Fixture) {
     let (hook, client) = (Hangs::default(), fx.client().await);
     let builder = Ratchet::builder_shared(fx.store().await);
-    let builder = echo(builder).class_policy(PackagePrefixClassPolicy::allow(["test."])).hook(hook.clone());
+    let builder = echo(builder).allow(["test."]).hook(hook.clone());
     tokio::select! {
         _ = builder.start() => panic!("its hook does not end"),
         () = hook.0.notified() => {}
@@ -139,9 +138,9 @@ impl SchedulerLifecycleHook for BlocksAtStart {
 async fn a_hook_that_blocks_before_the_start_refuses_it_at_its_deadline(fx: Fixture) {
     let (hook, client) = (BlocksAtStart::default(), fx.client().await);
     let builder = echo(Ratchet::builder_shared(fx.store().await)).configure(soon).hook(hook.clone());
-    let refused = builder.class_policy(PackagePrefixClassPolicy::allow(["test."])).start().await;
+    let refused = builder.allow(["test."]).start().await;
     let Err(StartError::Hook(error)) = refused else { panic!("it does not start") };
-    assert_eq!(error.to_string(), "it did not end within 20ms and is not waited for any more");
+    assert_eq!(error.to_string(), "it did not end within 200ms and is not waited for any more");
     assert!(client.store().nodes().await.expect("read").is_empty(), "it never joined");
     hook.0.open();
 }
@@ -153,6 +152,9 @@ struct Stubborn(Gate);
 #[async_trait]
 impl ClusterCoordinator for Stubborn {
     async fn notify_new_work(&self, _: JobPriority) -> StoreResult<()> {
+        Ok(())
+    }
+    async fn notify_cancel_requested(&self) -> StoreResult<()> {
         Ok(())
     }
     async fn register_wakeup_listener(&self, _: WakeupListener) -> StoreResult<()> {

@@ -7,9 +7,13 @@ use ratchet_api::options::RatchetOptions;
 use ratchet_api::spi::RetryPolicy;
 use ratchet_api::store::{JobFilter, PageRequest};
 use ratchet_api::{
-    InvalidSubmission, Job, JobPayload, JobStatus, JsonText, Limits, ResourceLimit, ResourceName, SubmitError,
+    InvalidSubmission, Job, JobPayload, JobStatus, JsonText, Limits, LogLevel, ParkedOn, ResourceLimit,
+    ResourceName, SubmitError,
 };
-use ratchet_core::{Call, JobFailure, JobHandle, Method, Readiness, ResultError, SchedulerBuilder, jobs};
+use ratchet_core::{
+    Call, JobFailure, JobHandle, Method, Ratchet, Readiness, ResultError, SchedulerBuilder, jobs,
+};
+use serde_json::value::RawValue;
 use tokio::sync::{Barrier, Notify};
 
 use crate::{Fixture, Node};
@@ -19,6 +23,7 @@ crate::cases! {
     an_async_body_that_never_yields_keeps_its_slot_and_the_others_finish;
     a_stop_waits_no_longer_for_a_body_that_never_yields;
     a_payload_at_the_limit_runs_and_one_above_it_is_refused;
+    limits_are_set_in_one_place_for_a_node_and_for_a_client;
     a_result_at_the_limit_is_kept_and_one_above_it_is_not;
     a_job_with_an_unknown_target_waits_for_a_node_that_knows_it;
     a_job_with_an_unknown_target_is_a_dead_letter_if_the_operator_says_so;
@@ -76,6 +81,12 @@ impl Hostile {
         Ok(text)
     }
 
+    /// Answers lists in lists, this deep.
+    #[job]
+    async fn nest(&self, depth: usize) -> Result<Box<RawValue>, JobFailure> {
+        Ok(RawValue::from_string(format!("{}{}", "[".repeat(depth), "]".repeat(depth)))?)
+    }
+
     #[job]
     async fn length(&self, text: String) -> Result<usize, JobFailure> {
         Ok(text.len())
@@ -121,7 +132,7 @@ fn few(options: &mut RatchetOptions) {
 }
 
 async fn node(fx: &Fixture, hostile: &Hostile) -> Node {
-    fx.node(|builder| builder.bean(hostile.clone()).configure(few)).await
+    fx.node(|builder| builder.register(hostile.clone()).configure(few)).await
 }
 
 async fn open_door(node: &Node) {
@@ -162,7 +173,8 @@ async fn hostile_jobs_end_as_documented_and_the_others_finish(fx: Fixture) {
     open_door(&node).await;
     let panics = submit(&node, Hostile::job().panic()).await;
     let sleeps = submit(&node, Hostile::job().sleep_for_ever()).await;
-    let blocks = submit(&node, Hostile::job().block_for_ever()).await;
+    // Without a permit, which it would keep until its thread is free.
+    let blocks = node.enqueue(Hostile::job().block_for_ever()).submit().await.expect("stored");
     let unknown = submit(&node, Call::<()>::new("test.Nobody", "run")).await;
     let undecodable = submit(&node, Call::<()>::new("test.Hostile", "echo").arg(&[1, 2])).await;
     let huge = submit(&node, Hostile::job().length("x".repeat(200 * 1024))).await;
@@ -215,7 +227,7 @@ async fn an_async_body_that_never_yields_keeps_its_slot_and_the_others_finish(fx
 async fn a_stop_waits_no_longer_for_a_body_that_never_yields(fx: Fixture) {
     let hostile = Hostile::default();
     let soon = |options: &mut RatchetOptions| options.execution.drain_timeout = Duration::from_millis(20);
-    let node = fx.node(|builder| builder.bean(hostile.clone()).configure(soon)).await;
+    let node = fx.node(|builder| builder.register(hostile.clone()).configure(soon)).await;
     let stuck = node.enqueue(Hostile::job().never_yield()).submit().await.expect("stored");
     hostile.entered.notified().await;
     node.stop().await;
@@ -252,6 +264,34 @@ async fn a_payload_at_the_limit_runs_and_one_above_it_is_refused(fx: Fixture) {
     node.stop().await;
 }
 
+async fn limits_are_set_in_one_place_for_a_node_and_for_a_client(fx: Fixture) {
+    let (default, raised) = (Limits::default(), 1024 * 1024);
+    let raise = |options: &mut RatchetOptions| {
+        options.limits.payload_bytes = raised;
+        options.limits.result_bytes = raised;
+    };
+    let node = fx.node(|builder| builder.register(Hostile::default()).configure(raise)).await;
+    let client = Ratchet::builder_shared(fx.store().await).configure(raise).client().expect("good options");
+    let (text, over) = (text_for(raised), text_for(raised + 1));
+    assert!(text.len() > default.payload_bytes);
+    let jobs = [
+        node.enqueue(Hostile::job().length(text.clone())).submit().await,
+        client.enqueue(Hostile::job().length(text.clone())).submit().await,
+    ];
+    for job in jobs {
+        assert_eq!(job.expect("stored").result().await.expect("it runs"), text.len());
+    }
+    let refused = client.enqueue(Hostile::job().length(over)).submit().await.expect_err("above the limit");
+    assert!(
+        matches!(refused, SubmitError::Invalid(InvalidSubmission::TooLarge { max, .. }) if max == raised)
+    );
+    let too_much = Ratchet::builder_shared(fx.store().await)
+        .configure(|options| options.limits.payload_bytes = Limits::HARD_CAP_BYTES + 1)
+        .client();
+    assert!(too_much.expect_err("out of range").to_string().contains("payload_bytes"));
+    node.stop().await;
+}
+
 fn nested(depth: usize) -> serde_json::Value {
     (0..depth).fold(serde_json::Value::Null, |inner, _| serde_json::Value::Array(vec![inner]))
 }
@@ -267,11 +307,23 @@ async fn a_result_at_the_limit_is_kept_and_one_above_it_is_not(fx: Fixture) {
     let ended = dropped.ended().await.expect("it ends");
     assert_eq!(ended.status, JobStatus::Succeeded);
     assert_eq!(ended.ending.and_then(|ending| ending.result), None);
-    let missing = dropped.result().await;
-    assert!(matches!(missing, Err(ResultError::NotKept(id)) if id == dropped.id()), "{missing:?}");
-    let said =
-        "the result is not kept: the result has 65537 bytes; `limits.result_bytes` keeps no more than 65536";
-    node.until_logged(dropped.id(), said).await;
+    let missing = dropped.result().await.expect_err("it is not kept");
+    let said = "not kept: 65,537 bytes, the limit is 65,536 (`limits.result_bytes`)";
+    assert!(missing.to_string().contains(said), "{missing}");
+    let ResultError::NotKept { id, reason } = missing else { panic!("it says why") };
+    assert_eq!((id, reason.as_deref()), (dropped.id(), Some(said)));
+    assert_eq!(node.until_logged(dropped.id(), "the result is not kept: ").await.level, LogLevel::Warn);
+
+    let kept = node.enqueue(Hostile::job().nest(64)).submit().await.expect("stored");
+    assert_eq!(kept.result().await.expect("it is there").get().len(), 2 * 64);
+    let deep = node.enqueue(Hostile::job().nest(65)).submit().await.expect("stored");
+    let ended = deep.ended().await.expect("it ends");
+    assert_eq!(ended.status, JobStatus::Succeeded);
+    let missing = deep.result().await.expect_err("it is not kept").to_string();
+    assert!(missing.contains("not kept: 65 levels, the limit is 64 (`limits.json_depth`)"), "{missing}");
+    let awaited = node.enqueue(Hostile::job().nest(30_000)).on_success(&Hostile::job().echo("".to_owned()));
+    let said = "ResultTooDeep: 30,000 levels, the limit is 64 (`limits.json_depth`)";
+    assert_eq!(failed(&awaited.submit().await.expect("stored")).await, said);
     node.stop().await;
 }
 
@@ -284,8 +336,13 @@ fn knows(builder: SchedulerBuilder) -> SchedulerBuilder {
 async fn a_job_with_an_unknown_target_waits_for_a_node_that_knows_it(fx: Fixture) {
     let ignorant = node(&fx, &Hostile::default()).await;
     let job = ignorant.enqueue(Call::<String>::new("test.Nobody", "run")).submit().await.expect("stored");
-    let back = ignorant.until(job.id(), |job| job.fence.version() >= 3).await;
-    assert_eq!((back.status, back.attempts, back.crash_count), (JobStatus::Pending, 0, 0));
+    let parked = ignorant.until(job.id(), |job| job.parked_on.is_some()).await;
+    assert_eq!((parked.status, parked.attempts, parked.crash_count), (JobStatus::Pending, 0, 0));
+    assert_eq!(parked.parked_on, Some(ParkedOn::Method("test.Nobody.run".to_owned())));
+    // What comes later is not kept waiting by it, and it is not claimed again meanwhile.
+    let other = ignorant.enqueue(Hostile::job().echo("x".into())).submit().await.expect("stored");
+    other.result().await.expect("it runs");
+    assert_eq!(job.job().await.expect("read").expect("there").fence, parked.fence);
     ignorant.stop().await;
     let wise = fx.node(knows).await;
     assert_eq!(job.result().await.expect("it runs"), "at last");
@@ -294,12 +351,11 @@ async fn a_job_with_an_unknown_target_waits_for_a_node_that_knows_it(fx: Fixture
 
 async fn a_job_with_an_unknown_target_is_a_dead_letter_if_the_operator_says_so(fx: Fixture) {
     let impatient = |options: &mut RatchetOptions| {
-        options.execution.unknown_target_limit = Some(1);
-        options.execution.unknown_target_min_delay = Duration::from_millis(100);
+        options.execution.unknown_target_limit = Some(Duration::from_millis(100));
     };
-    let node = fx.node(|builder| builder.bean(Hostile::default()).configure(impatient)).await;
+    let node = fx.node(|builder| builder.register(Hostile::default()).configure(impatient)).await;
     let job = node.enqueue(Call::<()>::new("test.Nobody", "run")).submit().await.expect("stored");
-    assert_eq!(failed(&job).await, "UnknownTarget: no node knows target `test.Nobody`");
+    assert_eq!(failed(&job).await, "UnknownTarget: no node has known method `test.Nobody.run` for 100ms");
     node.stop().await;
 }
 
@@ -328,7 +384,7 @@ impl RetryPolicy for Moody {
 // shows: S84
 async fn a_plug_that_panics_costs_one_job_and_no_slot(fx: Fixture) {
     let hostile = Hostile::default();
-    let node = fx.node(|builder| builder.bean(hostile.clone()).configure(few).retry_policy(Moody)).await;
+    let node = fx.node(|builder| builder.register(hostile.clone()).configure(few).retry_policy(Moody)).await;
     open_door(&node).await;
     let job = submit(&node, Hostile::job().panic()).await;
     assert_eq!(failed(&job).await, "Panic: do not ask me");

@@ -12,7 +12,7 @@ use ratchet_api::options::{MaintenanceOptions, RatchetOptions};
 use ratchet_api::spi::StartupCoordinator as _;
 use ratchet_api::store::{ArchiveFilter, JobStore};
 use ratchet_api::{JobId, JobStatus, NodeInfo, Owner};
-use ratchet_core::defaults::{PackagePrefixClassPolicy, StoreStartupCoordinator};
+use ratchet_core::defaults::StoreStartupCoordinator;
 use ratchet_core::maintenance::{Ran, Task};
 use ratchet_core::{JobContext, JobFailure, Ratchet, StartError, jobs};
 
@@ -87,9 +87,11 @@ async fn node_on(
 ) -> Node {
     let set_up = |options: &mut RatchetOptions| {
         quick(options);
+        // So long a stop waits for the part that a task is at, however busy the machine is.
+        options.timeout.cancel_grace = SECOND * 30;
         switch(&mut options.maintenance);
     };
-    fx.node_on(store, |builder| builder.bean(Worker).configure(set_up)).await
+    fx.node_on(store, |builder| builder.register(Worker).configure(set_up)).await
 }
 
 fn archive(options: &mut MaintenanceOptions) {
@@ -338,8 +340,8 @@ async fn what_is_done_by_hand_is_done_under_the_same_lock(fx: Fixture) {
 }
 
 async fn a_node_with_a_cron_expression_that_makes_no_sense_does_not_start(fx: Fixture) {
-    let builder = Ratchet::builder_shared(fx.store().await).bean(Worker);
-    let builder = builder.class_policy(PackagePrefixClassPolicy::allow(["test."]));
+    let builder = Ratchet::builder_shared(fx.store().await).register(Worker);
+    let builder = builder.allow(["test."]);
     let builder = builder.configure(|options| options.maintenance.archive.cron = "0 0 25 * * *".to_owned());
     let Err(StartError::Options(error)) = builder.start().await else { panic!("it has no 25 hours") };
     assert!(error.to_string().starts_with("maintenance.archive.cron is \"0 0 25 * * *\""), "{error}");

@@ -6,13 +6,18 @@ mod callbacks;
 mod cluster;
 mod control;
 mod dependents;
+mod draining;
 mod events;
 mod faults;
 mod gates;
 mod hooks;
 mod hostile;
 mod life_cycle;
+mod log_lines;
 mod maintenance;
+mod metrics;
+mod notices;
+mod plugs;
 mod queues;
 mod refused;
 mod secrets;
@@ -30,13 +35,18 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
         callbacks::CASES,
         control::CASES,
         dependents::CASES,
+        draining::CASES,
         events::CASES,
         faults::CASES,
         gates::CASES,
         hooks::CASES,
         hostile::CASES,
         life_cycle::CASES,
+        log_lines::CASES,
         maintenance::CASES,
+        metrics::CASES,
+        notices::CASES,
+        plugs::CASES,
         queues::CASES,
         refused::CASES,
         secrets::CASES,

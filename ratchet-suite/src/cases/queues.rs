@@ -22,6 +22,8 @@ crate::cases! {
     a_queue_with_a_rate_limit_goes_on_by_itself;
     headroom_lets_a_job_wait_for_its_slot_on_this_node;
     a_job_that_waits_for_its_slot_goes_back_when_the_node_stops;
+    jobs_that_were_claimed_ahead_do_not_wait_behind_a_slow_one;
+    jobs_that_were_claimed_together_start_in_claim_order;
 }
 
 /// Does as it is told, and knows how many of it run.
@@ -33,6 +35,7 @@ struct Worker {
     together: Arc<Barrier>,
     now: Arc<AtomicU32>,
     most: Arc<AtomicU32>,
+    started: Arc<Mutex<Vec<u32>>>,
 }
 
 impl Default for Worker {
@@ -43,6 +46,7 @@ impl Default for Worker {
             together: Arc::new(Barrier::new(3)),
             now: Arc::default(),
             most: Arc::default(),
+            started: Arc::default(),
         }
     }
 }
@@ -55,6 +59,12 @@ impl Worker {
         self.most.fetch_max(now, Ordering::SeqCst);
         tokio::task::yield_now().await;
         self.now.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    #[job]
+    async fn note(&self, number: u32) {
+        self.started.lock().expect("nobody panics").push(number);
+        self.wait().await;
     }
 
     #[job]
@@ -76,14 +86,13 @@ pub(super) fn patient(options: &mut RatchetOptions) {
     options.polling.min_delay = long;
     options.polling.max_delay = long;
     options.polling.deep_idle_delay = long;
-    options.polling.fallback_look = long;
     options.node.lease = Duration::from_secs(3_000);
     options.node.beat = long;
     options.node.recovery_interval = long;
 }
 
 async fn node(fx: &Fixture, worker: &Worker, queues: impl FnOnce(&mut RatchetOptions)) -> Node {
-    fx.node(|builder| builder.bean(worker.clone()).configure(patient).configure(queues)).await
+    fx.node(|builder| builder.register(worker.clone()).configure(patient).configure(queues)).await
 }
 
 /// Submits so many to a queue.
@@ -168,12 +177,12 @@ impl Noting {
     }
 }
 
-// shows: S68
+// shows: S50 S68
 async fn the_strategy_is_told_how_many_slots_are_in_use(fx: Fixture) {
     let (worker, noting) = (Worker::default(), Noting::default());
     let (bean, strategy) = (worker.clone(), noting.clone());
     let four = |options: &mut RatchetOptions| options.execution.queue("default").slots = 4;
-    let node = fx.node(|builder| builder.bean(bean).configure(four).polling_strategy(strategy)).await;
+    let node = fx.node(|builder| builder.register(bean).configure(four).polling_strategy(strategy)).await;
     noting.told(0.0).await;
     let jobs = submit("default", 3, || node.enqueue(Worker::job().wait())).await;
     noting.told(0.75).await;
@@ -215,6 +224,7 @@ fn one_slot_and_one_place(options: &mut RatchetOptions) {
     options.polling.claim_headroom_factor = 0.5;
 }
 
+// shows: S46
 async fn headroom_lets_a_job_wait_for_its_slot_on_this_node(fx: Fixture) {
     let worker = Worker::default();
     let node = node(&fx, &worker, one_slot_and_one_place).await;
@@ -243,4 +253,53 @@ async fn a_job_that_waits_for_its_slot_goes_back_when_the_node_stops(fx: Fixture
     worker.go.add_permits(1);
     stopping.await.expect("it stops");
     all_end(&jobs[..1]).await;
+}
+
+async fn jobs_that_were_claimed_ahead_do_not_wait_behind_a_slow_one(fx: Fixture) {
+    let (slow, other, client) = (Worker::default(), Worker::default(), fx.client().await);
+    let quick = |count: usize| (0..count).map(|_| Worker::job().work());
+    // So many that the node learns how fast they go, and claims those behind the slow one ahead of it.
+    let before = client.enqueue_many(quick(2_000)).await.expect("stored");
+    let last = client.enqueue(Worker::job().wait()).submit().await.expect("stored");
+    let behind = client.enqueue_many(quick(100)).await.expect("stored");
+
+    let first = node(&fx, &slow, |options| options.execution.queue("default").slots = 1).await;
+    slow.entered.notified().await;
+    let second = fx.node(|builder| builder.register(other.clone())).await;
+    for job in before.into_iter().chain(behind) {
+        job.expect("stored").result().await.expect("it succeeds");
+    }
+    assert_eq!(last.job().await.expect("read").expect("there").status, JobStatus::Running);
+    slow.go.add_permits(1);
+    last.result().await.expect("it succeeds");
+    first.stop().await;
+    second.stop().await;
+}
+
+async fn jobs_that_were_claimed_together_start_in_claim_order(fx: Fixture) {
+    let (worker, client) = (Worker::default(), fx.client().await);
+    let jobs = client.enqueue_many((0..8).map(|number| Worker::job().note(number))).await.expect("stored");
+    let jobs: Vec<_> = jobs.into_iter().map(|job| job.expect("stored")).collect();
+    let node = node(&fx, &worker, |options| {
+        options.execution.queue("default").slots = 4;
+        options.polling.claim_headroom_factor = 1.0;
+    });
+    let node = node.await;
+    // Four run, and four were claimed with them and wait for a slot.
+    for job in &jobs {
+        node.until(job.id(), |job| job.status == JobStatus::Running).await;
+    }
+    let started = || worker.started.lock().expect("nobody panics").clone();
+    for expected in 4..=8 {
+        while started().len() < expected {
+            worker.entered.notified().await;
+        }
+        if expected > 4 {
+            assert_eq!(started()[expected - 1] as usize, expected - 1, "{:?}", started());
+        }
+        worker.go.add_permits(1);
+    }
+    worker.go.add_permits(8);
+    all_end(&jobs).await;
+    node.stop().await;
 }

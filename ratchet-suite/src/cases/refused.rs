@@ -145,7 +145,7 @@ async fn node(fx: &Fixture, store: &Arc<Refusing>, worker: &Worker) -> Node {
         options.polling.error_delay = Duration::from_millis(50);
     };
     let store: Arc<dyn JobStore> = Arc::clone(store) as _;
-    fx.node_on(store, |builder| builder.bean(bean).configure(set_up)).await
+    fx.node_on(store, |builder| builder.register(bean).configure(set_up)).await
 }
 
 fn result_of(outcome: &Outcome) -> &str {
@@ -285,11 +285,10 @@ async fn content_is_not_blamed_while_the_store_takes_nothing_at_all(fx: Fixture)
     let inner: Arc<dyn JobStore> = Arc::clone(&store) as _;
     // No beat but the first comes before the case is over.
     let node = fx.node_on(inner, |builder| {
-        builder.bean(bean).configure(|options| {
+        builder.register(bean).configure(|options| {
             options.node.lease = Duration::from_secs(3_600);
             options.node.beat = Duration::from_secs(60);
             options.node.recovery_interval = Duration::from_secs(60);
-            options.polling.fallback_look = Duration::from_secs(60);
             options.node.dynamic_beat = false;
             options.retry.drain_interval = Duration::from_millis(10);
         })

@@ -141,7 +141,7 @@ async fn callbacks(node: &Node, wanted: usize) {
 
 // shows: S108
 async fn no_secret_leaves_a_job_by_any_way(fx: Fixture) {
-    let node = fx.node(|builder| builder.bean(Spills)).await;
+    let node = fx.node(|builder| builder.register(Spills)).await;
     let mut jobs = Vec::new();
     for call in [
         Spills::job().panic(),
@@ -175,7 +175,7 @@ async fn no_secret_leaves_a_job_by_any_way(fx: Fixture) {
 
 // shows: S108
 async fn no_text_of_a_job_forges_a_log_line(fx: Fixture) {
-    let node = fx.node(|builder| builder.bean(Spills)).await;
+    let node = fx.node(|builder| builder.register(Spills)).await;
     let job = node.enqueue(Spills::job().forge()).submit().await.expect("stored");
     let ended = job.ended().await.expect("it ends");
     node.stop().await;
@@ -202,7 +202,7 @@ async fn no_text_of_a_job_forges_a_log_line(fx: Fixture) {
 }
 
 async fn what_a_job_tells_about_itself_is_limited(fx: Fixture) {
-    let node = fx.node(|builder| builder.bean(Spills)).await;
+    let node = fx.node(|builder| builder.register(Spills)).await;
     let job = node.enqueue(Spills::job().chatter()).submit().await.expect("stored");
     job.result().await.expect("it succeeds");
     let most = Limits::default().log_bytes / Limits::LOG_LINE_OVERHEAD;

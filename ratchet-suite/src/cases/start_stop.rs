@@ -14,7 +14,6 @@ use ratchet_api::{
     Beat, BeatReply, JobClaim, JobStatus, Node as KnownNode, NodeInfo, Outcome, Owner, Sanitized,
     StoreResult, Verdict,
 };
-use ratchet_core::defaults::PackagePrefixClassPolicy;
 use ratchet_core::{
     Client, JobContext, JobFailure, JobHandle, Ratchet, Readiness, Scheduler, SchedulerBuilder, StartError,
     jobs,
@@ -148,8 +147,9 @@ async fn hooks_are_called_in_their_order_and_nothing_is_claimed_before_the_first
         options.polling.burst_delay = Duration::from_millis(50);
         options.polling.min_delay = Duration::from_millis(50);
     };
-    let hooked =
-        |builder: SchedulerBuilder| builder.bean(Patient::default()).configure(often).hook(one).hook(other);
+    let hooked = |builder: SchedulerBuilder| {
+        builder.register(Patient::default()).configure(often).hook(one).hook(other)
+    };
     let node = fx.node(hooked).await;
     assert_eq!(due.result().await.expect("it runs"), 2);
     node.stop().await;
@@ -191,11 +191,7 @@ async fn a_hook_that_refuses_keeps_the_node_from_starting_and_leaves_nothing_beh
     let client = fx.client().await;
     let due = client.enqueue(Patient::job().echo(2)).submit().await.expect("stored");
     let lines = Arc::new(Mutex::new(Vec::new()));
-    let builder = |store| {
-        Ratchet::builder_shared(store)
-            .bean(Patient::default())
-            .class_policy(PackagePrefixClassPolicy::allow(["test."]))
-    };
+    let builder = |store| Ratchet::builder_shared(store).register(Patient::default()).allow(["test."]);
     let diary = Diary { name: "later", due: due.clone(), client: client.clone(), lines: Arc::clone(&lines) };
     let refused = builder(fx.store().await).hook(Refuses).hook(diary).start().await;
     let Err(StartError::Hook(error)) = refused else { panic!("it does not start") };
@@ -255,7 +251,7 @@ async fn hooks_that_fail_panic_or_hang_keep_no_node_from_working_and_stopping(fx
     let counts = Counts::default();
     let short = |options: &mut RatchetOptions| options.execution.drain_timeout = Duration::from_millis(10);
     let hooked = |builder: SchedulerBuilder| {
-        builder.bean(Patient::default()).configure(short).hook(Awkward).hook(counts.clone())
+        builder.register(Patient::default()).configure(short).hook(Awkward).hook(counts.clone())
     };
     let node = fx.node(hooked).await;
     let job = node.enqueue(Patient::job().echo(2)).submit().await.expect("stored");
@@ -268,7 +264,7 @@ async fn hooks_that_fail_panic_or_hang_keep_no_node_from_working_and_stopping(fx
 // shows: S61 S64
 async fn a_draining_node_takes_nothing_new_and_says_so(fx: Fixture) {
     let patient = Patient::default();
-    let node = fx.node(|builder| builder.bean(patient.clone())).await;
+    let node = fx.node(|builder| builder.register(patient.clone())).await;
     assert_eq!(node.readiness(), Readiness::Ready);
     let running = node.enqueue(Patient::job().wait()).submit().await.expect("stored");
     patient.entered.notified().await;
@@ -292,7 +288,7 @@ async fn bodies_are_told_when_the_deadline_is_near(fx: Fixture) {
         options.execution.drain_timeout = Duration::from_secs(60);
         options.timeout.cancel_grace = Duration::from_mins(1) - Duration::from_millis(10);
     };
-    let node = fx.node(|builder| builder.bean(patient.clone()).configure(near)).await;
+    let node = fx.node(|builder| builder.register(patient.clone()).configure(near)).await;
     let unaware = node.enqueue(Patient::job().wait()).submit().await.expect("stored");
     patient.entered.notified().await;
     let aware = node.enqueue(Patient::job().wait_for_the_end()).submit().await.expect("stored");
@@ -308,7 +304,7 @@ async fn bodies_are_told_when_the_deadline_is_near(fx: Fixture) {
 
 async fn a_stop_at_once_waits_for_no_body(fx: Fixture) {
     let patient = Patient::default();
-    let node = Arc::new(fx.node(|builder| builder.bean(patient.clone())).await);
+    let node = Arc::new(fx.node(|builder| builder.register(patient.clone())).await);
     let running = node.enqueue(Patient::job().wait()).submit().await.expect("stored");
     patient.entered.notified().await;
     let stopping = begin_to_stop(&node).await;
@@ -321,7 +317,7 @@ async fn a_stop_at_once_waits_for_no_body(fx: Fixture) {
 // shows: S63
 async fn a_stop_goes_on_when_its_caller_does_not_wait(fx: Fixture) {
     let patient = Patient::default();
-    let node = Arc::new(fx.node(|builder| builder.bean(patient.clone())).await);
+    let node = Arc::new(fx.node(|builder| builder.register(patient.clone())).await);
     let running = node.enqueue(Patient::job().wait()).submit().await.expect("stored");
     patient.entered.notified().await;
     begin_to_stop(&node).await.abort();
@@ -333,7 +329,7 @@ async fn a_stop_goes_on_when_its_caller_does_not_wait(fx: Fixture) {
 
 async fn a_node_that_is_dropped_lets_its_jobs_end(fx: Fixture) {
     let (patient, client) = (Patient::default(), fx.client().await);
-    let node = fx.node(|builder| builder.bean(patient.clone())).await;
+    let node = fx.node(|builder| builder.register(patient.clone())).await;
     let running = client.enqueue(Patient::job().wait()).submit().await.expect("stored");
     node.wake_up(ratchet_api::JobPriority::Normal);
     patient.entered.notified().await;
@@ -429,9 +425,10 @@ async fn moody(fx: &Fixture, patient: Patient) -> (Scheduler, Arc<AtomicBool>, A
     let soon = |options: &mut RatchetOptions| {
         options.execution.drain_timeout = Duration::from_millis(20);
         options.timeout.cancel_grace = Duration::from_millis(10);
+        options.node.label = Some(format!("moody-{}", ratchet_api::JobId::generate()));
     };
-    let builder = Ratchet::builder(store).bean(patient).configure(soon);
-    let builder = builder.class_policy(PackagePrefixClassPolicy::allow(["test."]));
+    let builder = Ratchet::builder(store).register(patient).configure(soon);
+    let builder = builder.allow(["test."]);
     (builder.start().await.expect("the node starts"), deaf, mute)
 }
 
@@ -447,6 +444,9 @@ async fn a_store_that_does_not_answer_holds_up_no_stop(fx: Fixture) {
     let left = now(&running).await;
     assert_eq!((left.status, left.attempts), (JobStatus::Running, 0), "it is recovered after the lease");
     assert_eq!(nodes(&node).await, 1, "and so that it can be, the node stays on the list");
+    let lines = crate::lines::about(node.owner().label());
+    let blamed = lines.iter().find(|line| line.message() == "the cluster coordinator does not stop");
+    assert!(blamed.is_none(), "it is well: {blamed:?}");
 }
 
 // shows: S62

@@ -5,14 +5,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ratchet_api::{JobEventKind, JobPriority, JobStatus, SubmitError, Timestamp};
-use ratchet_core::defaults::PackagePrefixClassPolicy;
-use ratchet_core::{Call, JobContext, JobFailure, Ratchet, ResultError, StartError, jobs};
+use ratchet_core::{
+    Call, JobContext, JobFailure, JobTarget as _, Method, Ratchet, ResultError, StartError, jobs,
+};
 
 use crate::Fixture;
 
 crate::cases! {
     a_job_runs_and_its_result_comes_back;
     a_duplicate_is_a_handle_of_the_first_job_and_no_error;
+    a_duplicate_key_of_another_method_is_refused;
+    an_alias_is_no_other_method;
+    the_id_of_a_job_that_a_body_enqueues_exists_after_its_commit;
     a_business_key_is_held_until_its_job_has_ended;
     everything_that_is_said_about_a_job_is_stored;
     a_delayed_job_waits_and_then_runs_without_a_poll;
@@ -25,6 +29,7 @@ crate::cases! {
     a_target_that_the_policy_denies_is_refused_at_submission;
     a_job_that_a_body_enqueues_exists_only_if_the_body_succeeds;
     a_node_that_cannot_work_does_not_start_and_says_why;
+    a_service_may_be_shared_and_what_may_run_be_named_in_parts;
     a_client_submits_and_a_node_elsewhere_runs_it;
 }
 
@@ -42,6 +47,16 @@ impl Counter {
     }
 
     #[job]
+    async fn hand_out(&self, ctx: &JobContext) -> Result<[String; 4], JobFailure> {
+        let submit = |key: &str| ctx.enqueue(Self::job().add(1)).idempotency_key(key).submit();
+        let new = submit("new").await?;
+        let waited = new.result().await.expect_err("it is not stored").to_string();
+        let ids = [new, submit("new").await?, submit("taken").await?].map(|job| job.id().to_string());
+        let [new, again, taken] = ids;
+        Ok([new, again, taken, waited])
+    }
+
+    #[job]
     async fn add_later(&self, ctx: &JobContext, number: u32, fails: bool) -> Result<(), JobFailure> {
         ctx.enqueue(Self::job().add(number)).submit().await?;
         match fails {
@@ -53,13 +68,13 @@ impl Counter {
 
 // shows: S1 S2 S9 S14 S86
 async fn a_job_runs_and_its_result_comes_back(fx: Fixture) {
-    let node = fx.node(|builder| builder.bean(Counter::default())).await;
+    let node = fx.node(|builder| builder.register(Counter::default())).await;
     let job = node.enqueue(Counter::job().add(42)).submit().await.expect("stored");
     assert_eq!(job.result().await.expect("it succeeds"), 42);
     node.stop().await;
 }
 
-// shows: S12 S17
+// shows: S12 S17 S183
 async fn a_duplicate_is_a_handle_of_the_first_job_and_no_error(fx: Fixture) {
     let client = fx.client().await;
     let submit = || client.enqueue(Counter::job().add(1)).idempotency_key("order-7").submit();
@@ -68,9 +83,52 @@ async fn a_duplicate_is_a_handle_of_the_first_job_and_no_error(fx: Fixture) {
     assert!(!first.is_duplicate() && second.is_duplicate());
 }
 
-// shows: S13 S18
+async fn a_duplicate_key_of_another_method_is_refused(fx: Fixture) {
+    let client = fx.client().await;
+    let first =
+        client.enqueue(Counter::job().add(1)).idempotency_key("order-7").submit().await.expect("stored");
+    let other = || client.enqueue(Counter::job().add_later(1, false)).idempotency_key("order-7");
+    let mismatch = |error: SubmitError| {
+        let SubmitError::IdempotencyMismatch { key, holder, method } = error else { panic!("{error}") };
+        (key, holder, method)
+    };
+    let expected = ("order-7".to_owned(), first.id(), "test.Counter.add".to_owned());
+    assert_eq!(mismatch(other().submit().await.expect_err("it is other work")), expected);
+    let mut many = client.enqueue_many([other()]).await.expect("the store answers");
+    assert_eq!(mismatch(many.remove(0).expect_err("it is other work")), expected);
+}
+
+async fn an_alias_is_no_other_method(fx: Fixture) {
+    let named = |target: &str, method: &str| {
+        Method::function(target, method, |_, ()| async { Ok::<_, JobFailure>(()) }).expect("names")
+    };
+    let renamed = named("test.New", "run").alias("test.Old", "go").expect("names");
+    let node = fx.node(|builder| builder.method(renamed)).await;
+    let submit = async |target: &'static str, method: &'static str| {
+        node.enqueue(Call::<()>::new(target, method)).idempotency_key("k").submit().await
+    };
+    let first = submit("test.Old", "go").await.expect("stored");
+    let second = submit("test.New", "run").await.expect("it is the same work");
+    assert_eq!((second.id(), second.is_duplicate()), (first.id(), true));
+    node.stop().await;
+}
+
+async fn the_id_of_a_job_that_a_body_enqueues_exists_after_its_commit(fx: Fixture) {
+    let node = fx.node(|builder| builder.register(Counter::default())).await;
+    let taken = node.enqueue(Counter::job().add(1)).idempotency_key("taken").submit().await.expect("stored");
+    let job = node.enqueue(Counter::job().hand_out()).submit().await.expect("stored");
+    let [new, again, known, waited] = job.result().await.expect("it succeeds");
+    assert_eq!(known, taken.id().to_string(), "of the job that has the key");
+    assert_eq!(again, new, "one key, one job");
+    assert!(waited.contains("is not there yet; do not wait for it in that body"), "{waited}");
+    let id = new.parse().expect("an id");
+    node.until(id, |job| job.status == JobStatus::Succeeded).await;
+    node.stop().await;
+}
+
+// shows: S13 S18 S184
 async fn a_business_key_is_held_until_its_job_has_ended(fx: Fixture) {
-    let node = fx.node(|builder| builder.bean(Counter::default())).await;
+    let node = fx.node(|builder| builder.register(Counter::default())).await;
     let later = Duration::from_secs(3_600);
     let first =
         node.enqueue(Counter::job().add(1)).business_key("k").delay(later).submit().await.expect("stored");
@@ -106,8 +164,9 @@ async fn everything_that_is_said_about_a_job_is_stored(fx: Fixture) {
     assert_eq!(spec.on_failure.expect("given").method().as_str(), "add");
 }
 
+// shows: S23
 async fn a_delayed_job_waits_and_then_runs_without_a_poll(fx: Fixture) {
-    let node = fx.node(|builder| builder.bean(Counter::default())).await;
+    let node = fx.node(|builder| builder.register(Counter::default())).await;
     let job =
         node.enqueue(Counter::job().add(1)).delay(Duration::from_millis(300)).submit().await.expect("stored");
     let stored = job.job().await.expect("read").expect("there");
@@ -121,7 +180,7 @@ async fn a_delayed_job_waits_and_then_runs_without_a_poll(fx: Fixture) {
 async fn a_replaced_job_never_runs(fx: Fixture) {
     let counter = Counter::default();
     let calls = Arc::clone(&counter.calls);
-    let node = fx.node(|builder| builder.bean(counter)).await;
+    let node = fx.node(|builder| builder.register(counter)).await;
     let later = Duration::from_secs(3_600);
     let old = node.enqueue(Counter::job().add(100)).delay(later).business_key("order-7");
     let old = old.submit().await.expect("stored");
@@ -143,7 +202,7 @@ async fn a_replaced_job_never_runs(fx: Fixture) {
 }
 
 async fn a_job_that_has_started_is_not_replaced(fx: Fixture) {
-    let node = fx.node(|builder| builder.bean(Counter::default())).await;
+    let node = fx.node(|builder| builder.register(Counter::default())).await;
     let old = node.enqueue(Counter::job().add(1)).submit().await.expect("stored");
     old.result().await.expect("it succeeds");
     let refused = node.replace(old.id(), Counter::job().add(1)).submit().await.expect_err("it is too late");
@@ -154,7 +213,7 @@ async fn a_job_that_has_started_is_not_replaced(fx: Fixture) {
 }
 
 async fn a_job_that_expires_while_it_waits_is_cancelled(fx: Fixture) {
-    let node = fx.node(|builder| builder.bean(Counter::default())).await;
+    let node = fx.node(|builder| builder.register(Counter::default())).await;
     let now = node.store().database_time().await.expect("answered");
     let job = node.enqueue(Counter::job().add(1)).delay(Duration::from_millis(50));
     let job = job.expires_at(now + Duration::from_millis(20)).submit().await.expect("stored");
@@ -165,7 +224,7 @@ async fn a_job_that_expires_while_it_waits_is_cancelled(fx: Fixture) {
 }
 
 async fn an_expired_job_is_cancelled_instead_of_run(fx: Fixture) {
-    let node = fx.node(|builder| builder.bean(Counter::default())).await;
+    let node = fx.node(|builder| builder.register(Counter::default())).await;
     let past = Timestamp::from_millis(1_000);
     let job = node.enqueue(Counter::job().add(1)).expires_at(past).submit().await.expect("stored");
     assert!(
@@ -177,7 +236,7 @@ async fn an_expired_job_is_cancelled_instead_of_run(fx: Fixture) {
 async fn many_jobs_are_submitted_and_all_run(fx: Fixture) {
     let counter = Counter::default();
     let calls = Arc::clone(&counter.calls);
-    let node = fx.node(|builder| builder.bean(counter)).await;
+    let node = fx.node(|builder| builder.register(counter)).await;
     let jobs = node.enqueue_many((0..500).map(|_| Counter::job().add(1))).await.expect("stored");
     for job in jobs {
         job.expect("each is").ended().await.expect("it ends");
@@ -197,7 +256,7 @@ async fn a_mistake_in_the_description_is_told_by_the_submission(fx: Fixture) {
 
 // shows: S78
 async fn a_target_that_the_policy_denies_is_refused_at_submission(fx: Fixture) {
-    let node = fx.node(|builder| builder.bean(Counter::default())).await;
+    let node = fx.node(|builder| builder.register(Counter::default())).await;
     let evil: Call<()> = Call::new("evil.Counter", "add").arg(&1);
     let refused = node.enqueue(evil.clone()).submit().await;
     assert!(matches!(refused, Err(SubmitError::Denied { .. })), "{refused:?}");
@@ -209,7 +268,7 @@ async fn a_target_that_the_policy_denies_is_refused_at_submission(fx: Fixture) {
 async fn a_job_that_a_body_enqueues_exists_only_if_the_body_succeeds(fx: Fixture) {
     let counter = Counter::default();
     let calls = Arc::clone(&counter.calls);
-    let node = fx.node(|builder| builder.bean(counter)).await;
+    let node = fx.node(|builder| builder.register(counter)).await;
     let bad = node.enqueue(Counter::job().add_later(100, true)).submit().await.expect("stored");
     bad.result().await.expect_err("it fails");
     let good = node.enqueue(Counter::job().add_later(1, false)).submit().await.expect("stored");
@@ -219,33 +278,66 @@ async fn a_job_that_a_body_enqueues_exists_only_if_the_body_succeeds(fx: Fixture
     node.stop().await;
 }
 
+/// Claims the target of another service, with a method of its own.
+struct Rival;
+
+#[jobs(target = "test.Counter")]
+impl Rival {
+    #[job]
+    async fn subtract(&self) {}
+}
+
+// shows: S78
 async fn a_node_that_cannot_work_does_not_start_and_says_why(fx: Fixture) {
     let builder = || async { Ratchet::builder_shared(fx.store().await) };
     let counter = || Counter::default();
-    let error = builder().await.bean(counter()).start().await.expect_err("nothing may run");
+    let error = builder().await.register(counter()).start().await.expect_err("nothing may run");
     assert!(matches!(error, StartError::EmptyPolicy), "{error}");
-    let test = || PackagePrefixClassPolicy::allow(["test."]);
-    let error = builder().await.class_policy(test()).start().await.expect_err("nothing to run");
+    let error = builder().await.allow(["test."]).start().await.expect_err("nothing to run");
     assert!(matches!(error, StartError::NothingRegistered), "{error}");
-    let twice = builder().await.bean(counter()).bean(counter()).class_policy(test());
+    let twice = builder().await.register(counter()).register(Rival).allow(["test."]);
+    let error = twice.start().await.expect_err("two services for one target");
+    assert!(
+        matches!(&error, StartError::TwoServices(target) if target.as_str() == "test.Counter"),
+        "{error}"
+    );
+    let method = || Counter::methods().expect("good names").pop().expect("it has methods");
+    let twice = builder().await.register(counter()).method(method()).allow(["test."]);
     let error = twice.start().await.expect_err("two bodies for one name");
-    assert!(error.to_string().contains("test.Counter.add"), "{error}");
-    let other = builder().await.bean(counter()).class_policy(PackagePrefixClassPolicy::allow(["other."]));
+    assert!(matches!(&error, StartError::Twice(names) if names.0[0].starts_with("test.Counter.")), "{error}");
+    let alone = || async { builder().await.method(method()).allow(["test."]) };
+    let error = alone().await.start().await.expect_err("a method without its bean");
+    assert!(matches!(&error, StartError::NoBean(target) if target.as_str() == "test.Counter"), "{error}");
+    let error = alone().await.bean_of("test.Counter", Arc::new(Rival)).start().await;
+    let error = error.expect_err("a bean of another type");
+    assert!(matches!(error, StartError::NoBean(_)), "{error}");
+    let other = builder().await.register(counter()).allow(["other."]);
     let error = other.start().await.expect_err("what is registered may not run");
     assert!(matches!(error, StartError::Denied(_)), "{error}");
     let wrong = builder()
         .await
-        .bean(counter())
-        .class_policy(test())
+        .register(counter())
+        .allow(["test."])
         .configure(|options| options.polling.batch_size = 0);
     let error = wrong.start().await.expect_err("options out of range");
     assert!(error.to_string().contains("batch_size"), "{error}");
 }
 
+async fn a_service_may_be_shared_and_what_may_run_be_named_in_parts(fx: Fixture) {
+    let counter = Arc::new(Counter::default());
+    let shared = Arc::clone(&counter);
+    let builder = Ratchet::builder_shared(fx.store().await).allow(["other."]).register(shared);
+    let node = builder.allow(["test.Counter"]).start().await.expect("both are allowed");
+    let job = node.enqueue(Counter::job().add(3)).submit().await.expect("stored");
+    job.result().await.expect("it succeeds");
+    assert_eq!(counter.calls.load(Ordering::SeqCst), 3, "the very object was called");
+    node.stop().await;
+}
+
 // shows: S3 S4
 async fn a_client_submits_and_a_node_elsewhere_runs_it(fx: Fixture) {
     let job = fx.client().await.enqueue(Counter::job().add(3)).submit().await.expect("stored");
-    let node = fx.node(|builder| builder.bean(Counter::default())).await;
+    let node = fx.node(|builder| builder.register(Counter::default())).await;
     assert_eq!(job.result().await.expect("it succeeds"), 3);
     node.stop().await;
 }

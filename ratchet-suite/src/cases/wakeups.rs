@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_api::options::RatchetOptions;
-use ratchet_api::spi::{ClusterCoordinator, WakeupListener};
+use ratchet_api::spi::{ClusterCoordinator, WakeupKind, WakeupListener};
 use ratchet_api::store::{ClaimRequest, JobClaimStore, JobStore};
-use ratchet_api::{JobClaim, JobPriority, Outcome, Owner, StoreResult, Verdict};
+use ratchet_api::{JobClaim, JobEventKind, JobPriority, Outcome, Owner, StoreResult, Verdict};
 use ratchet_core::defaults::NoOpClusterCoordinator;
 use ratchet_core::jobs;
 use tokio::sync::{Notify, Semaphore, watch};
@@ -17,6 +17,8 @@ use crate::Fixture;
 
 crate::cases! {
     a_submission_wakes_whichever_node_serves_its_queue;
+    what_an_outcome_submits_wakes_whichever_node_serves_its_queue;
+    a_job_that_is_parked_wakes_a_node_that_knows_its_method;
     the_cluster_is_told_of_what_is_due_now_or_critical;
     nodes_of_a_store_that_can_wake_them_do_so_by_themselves;
     a_process_that_only_submits_wakes_the_nodes;
@@ -28,10 +30,16 @@ crate::cases! {
 
 /// A line to every node.
 #[derive(Clone, Default)]
-struct Bus {
+pub(super) struct Bus {
     listeners: Arc<Mutex<Vec<WakeupListener>>>,
     told: Arc<Mutex<Vec<JobPriority>>>,
     more: Arc<Notify>,
+}
+
+impl Bus {
+    fn tell(&self, kind: WakeupKind) {
+        self.listeners.lock().expect("nobody panics").iter().for_each(|listener| listener(kind));
+    }
 }
 
 #[async_trait]
@@ -39,7 +47,12 @@ impl ClusterCoordinator for Bus {
     async fn notify_new_work(&self, priority: JobPriority) -> StoreResult<()> {
         self.told.lock().expect("nobody panics").push(priority);
         self.more.notify_one();
-        self.listeners.lock().expect("nobody panics").iter().for_each(|listener| listener());
+        self.tell(WakeupKind::NewWork);
+        Ok(())
+    }
+
+    async fn notify_cancel_requested(&self) -> StoreResult<()> {
+        self.tell(WakeupKind::CancelRequested);
         Ok(())
     }
 
@@ -55,6 +68,9 @@ struct Idle;
 impl Idle {
     #[job]
     async fn pass(&self) {}
+
+    #[job(queue = "back")]
+    async fn pass_in_the_back(&self) {}
 }
 
 // shows: S58 S123 S125
@@ -62,13 +78,13 @@ async fn a_submission_wakes_whichever_node_serves_its_queue(fx: Fixture) {
     let bus = Bus::default();
     let (line, other) = (bus.clone(), bus.clone());
     let front = fx.node(|builder| {
-        builder.bean(Idle).cluster(line).configure(patient).configure(|options| {
+        builder.register(Idle).cluster(line).configure(patient).configure(|options| {
             options.execution.queues.clear();
             options.execution.queue("front");
         })
     });
     let front = front.await;
-    let back = fx.node(|builder| builder.bean(Idle).cluster(other).configure(patient)).await;
+    let back = fx.node(|builder| builder.register(Idle).cluster(other).configure(patient)).await;
     // The first may be found by the first look; the others are found by nobody who is not told.
     for _ in 0..3 {
         for queue in ["default", "front"] {
@@ -80,22 +96,62 @@ async fn a_submission_wakes_whichever_node_serves_its_queue(fx: Fixture) {
     back.stop().await;
 }
 
+// shows: S58 S123
+async fn what_an_outcome_submits_wakes_whichever_node_serves_its_queue(fx: Fixture) {
+    let bus = Bus::default();
+    let node = async |queue| {
+        let line = bus.clone();
+        fx.node(|builder| builder.register(Idle).cluster(line).configure(serving(queue))).await
+    };
+    let (front, back) = (node("front").await, node("back").await);
+    for times in 1..=3 {
+        let after = Idle::job().pass_in_the_back();
+        let job = front.enqueue(Idle::job().pass()).queue("front").on_success(&after).submit().await;
+        job.expect("stored").result().await.expect("it runs");
+        back.told_times(times, |kind| matches!(kind, JobEventKind::Completed { .. })).await;
+    }
+    front.stop().await;
+    back.stop().await;
+}
+
+/// Another service on the same queue.
+struct Stranger;
+
+#[jobs(target = "test.Stranger")]
+impl Stranger {
+    #[job]
+    async fn pass(&self) {}
+}
+
+// shows: S58
+async fn a_job_that_is_parked_wakes_a_node_that_knows_its_method(fx: Fixture) {
+    let bus = Bus::default();
+    let (line, other) = (bus.clone(), bus.clone());
+    let looks = Arc::new(Looks::on(fx.store().await, 1_000));
+    let knows =
+        fx.node_on(looks.clone(), |builder| builder.register(Idle).cluster(line).configure(patient)).await;
+    looks.ended.subscribe().wait_for(|ended| *ended).await.expect("it is ours");
+    // The client's notices go another way, so the stranger's first look finds the job.
+    let job = fx.client().await.enqueue(Idle::job().pass()).submit().await.expect("stored");
+    let stranger = fx.node(|builder| builder.register(Stranger).cluster(other).configure(patient)).await;
+    job.result().await.expect("it runs");
+    stranger.stop().await;
+    knows.stop().await;
+}
+
 // shows: S15
 async fn the_cluster_is_told_of_what_is_due_now_or_critical(fx: Fixture) {
     let bus = Bus::default();
     let line = bus.clone();
-    let node = fx.node(|builder| builder.bean(Idle).cluster(line).configure(patient)).await;
+    let node = fx.node(|builder| builder.register(Idle).cluster(line).configure(patient)).await;
     let later = Duration::from_secs(3_600);
     let job = || node.enqueue(Idle::job().pass());
     job().delay(later).priority(JobPriority::High).submit().await.expect("stored");
     job().delay(later).priority(JobPriority::Critical).submit().await.expect("stored");
+    bus.more.notified().await;
     job().priority(JobPriority::Low).submit().await.expect("stored").result().await.expect("it runs");
-    while bus.told.lock().expect("nobody panics").len() < 2 {
-        bus.more.notified().await;
-    }
-    let mut told = bus.told.lock().expect("nobody panics").clone();
-    told.sort();
-    assert_eq!(told, [JobPriority::Low, JobPriority::Critical]);
+    bus.more.notified().await;
+    assert_eq!(*bus.told.lock().expect("nobody panics"), [JobPriority::Critical, JobPriority::Low]);
     node.stop().await;
 }
 
@@ -110,11 +166,11 @@ fn serving(queue: &'static str) -> impl FnOnce(&mut RatchetOptions) {
 
 // shows: S58 S123
 async fn nodes_of_a_store_that_can_wake_them_do_so_by_themselves(fx: Fixture) {
-    if !fx.store().await.capabilities().wakeups {
+    if fx.store().await.coordinator().is_none() {
         return;
     }
-    let front = fx.node(|builder| builder.bean(Idle).configure(serving("front"))).await;
-    let back = fx.node(|builder| builder.bean(Idle).configure(serving("back"))).await;
+    let front = fx.node(|builder| builder.register(Idle).configure(serving("front"))).await;
+    let back = fx.node(|builder| builder.register(Idle).configure(serving("back"))).await;
     // The first may be found by the first look.
     for _ in 0..3 {
         for (from, queue) in [(&front, "back"), (&back, "front")] {
@@ -128,10 +184,10 @@ async fn nodes_of_a_store_that_can_wake_them_do_so_by_themselves(fx: Fixture) {
 
 // shows: S58 S123
 async fn a_process_that_only_submits_wakes_the_nodes(fx: Fixture) {
-    if !fx.store().await.capabilities().wakeups {
+    if fx.store().await.coordinator().is_none() {
         return;
     }
-    let node = fx.node(|builder| builder.bean(Idle).configure(patient)).await;
+    let node = fx.node(|builder| builder.register(Idle).configure(patient)).await;
     let client = fx.client().await;
     for _ in 0..3 {
         let job = client.enqueue(Idle::job().pass()).submit().await.expect("stored");
@@ -146,11 +202,11 @@ async fn a_given_coordinator_takes_the_place_of_the_store_s_own(fx: Fixture) {
     let line = bus.clone();
     let looks = Arc::new(Looks::on(fx.store().await, usize::MAX >> 4));
     let silent = fx.node(|builder| {
-        builder.bean(Idle).cluster(NoOpClusterCoordinator::new()).configure(serving("front"))
+        builder.register(Idle).cluster(NoOpClusterCoordinator::new()).configure(serving("front"))
     });
     let silent = silent.await;
     let node =
-        fx.node_on(looks.clone(), |builder| builder.bean(Idle).cluster(line).configure(serving("back")));
+        fx.node_on(looks.clone(), |builder| builder.register(Idle).cluster(line).configure(serving("back")));
     let node = node.await;
     // What is stored from now on is found by nobody who is not told.
     looks.ended.subscribe().wait_for(|ended| *ended).await.expect("it is ours");
@@ -182,6 +238,10 @@ impl ClusterCoordinator for Stuck {
         std::future::pending().await
     }
 
+    async fn notify_cancel_requested(&self) -> StoreResult<()> {
+        std::future::pending().await
+    }
+
     async fn register_wakeup_listener(&self, _: WakeupListener) -> StoreResult<()> {
         Ok(())
     }
@@ -189,7 +249,7 @@ impl ClusterCoordinator for Stuck {
 
 // shows: S58 S124
 async fn a_local_wakeup_does_not_wait_for_the_cluster(fx: Fixture) {
-    let node = fx.node(|builder| builder.bean(Idle).cluster(Stuck).configure(patient)).await;
+    let node = fx.node(|builder| builder.register(Idle).cluster(Stuck).configure(patient)).await;
     for _ in 0..3 {
         let job = node.enqueue(Idle::job().pass()).submit().await.expect("stored");
         job.result().await.expect("it runs");
@@ -258,7 +318,8 @@ ratchet_api::delegate_store!(Looks => inner:
 async fn a_storm_of_wakeups_costs_one_look_at_a_time(fx: Fixture) {
     let bus = Bus::default();
     let (line, looks) = (bus.clone(), Arc::new(Looks::on(fx.store().await, 0)));
-    let node = fx.node_on(looks.clone(), |builder| builder.bean(Idle).cluster(line).configure(patient)).await;
+    let node =
+        fx.node_on(looks.clone(), |builder| builder.register(Idle).cluster(line).configure(patient)).await;
     looks.begun(1).await;
     // Whatever comes while it looks is answered by one more look.
     for round in 1..=3 {
@@ -278,7 +339,7 @@ async fn a_storm_of_wakeups_costs_one_look_at_a_time(fx: Fixture) {
 async fn an_idle_node_asks_the_store_for_nothing_but_its_beats(fx: Fixture) {
     let looks = Arc::new(Looks::on(fx.store().await, 1_000));
     let node = fx.node_on(looks.clone(), |builder| {
-        builder.bean(Idle).configure(patient).configure(|options| {
+        builder.register(Idle).configure(patient).configure(|options| {
             options.node.beat = Duration::from_millis(100);
         })
     });

@@ -31,7 +31,6 @@ pub(crate) struct Life {
 struct Node {
     busy: bool,
     attempts: usize,
-    unknown_targets: u32,
 }
 
 /// A job.
@@ -49,6 +48,7 @@ pub(crate) struct Job {
     pub(crate) version: i64,
     pub(crate) has_error: bool,
     pub(crate) has_permit: bool,
+    pub(crate) parked: Option<Parked>,
     pub(crate) superseded_by: Option<JobId>,
     /// Fence, result and failures so far, for every outcome that leaves a trace.
     pub(crate) history: Vec<(i64, ExecutionResult, u32)>,
@@ -75,14 +75,23 @@ pub(crate) enum Answer {
     New,
     Existing(JobId),
     KeyTaken(JobId),
+    /// The idempotency key belongs to a job of another method.
+    Mismatch(JobId),
     Refused,
+}
+
+/// What a waiting job lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parked {
+    OnMethod,
+    OnResource,
 }
 
 /// Why a body does not run.
 enum Stop {
     Expired,
     HandBack(Duration),
-    Denied,
+    Park(Parked),
 }
 
 impl Job {
@@ -115,6 +124,9 @@ impl Job {
         self.version += 1;
         self.paused_from = None;
         self.has_permit &= status == JobStatus::Running;
+        if status == JobStatus::Running || status.is_terminal() {
+            self.parked = None;
+        }
     }
 
     fn record(&mut self, result: ExecutionResult, version: i64) {
@@ -143,6 +155,13 @@ impl Life {
     /// The first job that was ever submitted with this idempotency key.
     pub(crate) fn first_with(&self, key: u8) -> Option<JobId> {
         self.jobs.iter().find(|job| job.order.idempotency_key == Some(key)).map(|job| job.id)
+    }
+
+    /// Whether the job that has the idempotency key of this order makes another call.
+    pub(crate) fn mismatch(&self, order: &Order) -> Option<JobId> {
+        let key = order.idempotency_key?;
+        let first = self.jobs.iter().find(|job| job.order.idempotency_key == Some(key))?;
+        (first.order.target != order.target).then_some(first.id)
     }
 
     pub(crate) fn submit(&mut self, id: JobId, order: Order, replaces: Option<usize>) -> Answer {
@@ -181,6 +200,7 @@ impl Life {
             version: 1,
             has_error: false,
             has_permit: false,
+            parked: None,
             superseded_by: None,
             history: Vec::new(),
             parents,
@@ -270,7 +290,7 @@ impl Life {
         held.iter().enumerate().any(|(place, key)| held[..place].contains(key))
     }
 
-    /// How many attempts a node has made so far.
+    /// How many bodies a node has begun so far.
     pub(crate) fn attempts_of(&self, node: usize) -> usize {
         self.nodes[node].attempts
     }
@@ -281,10 +301,10 @@ impl Life {
             let best = self.best()?;
             self.jobs[best].enter(JobStatus::Running);
             self.jobs[best].node = node;
-            self.nodes[node].attempts += 1;
-            match self.gates(best, node) {
+            match self.gates(best) {
                 None => {
                     self.nodes[node].busy = true;
+                    self.nodes[node].attempts += 1;
                     self.tell(best, "Started");
                     return Some(best);
                 }
@@ -295,8 +315,19 @@ impl Life {
     }
 
     fn best(&self) -> Option<usize> {
-        let can =
-            |job: &Job| job.status == JobStatus::Pending && job.blocked_by() == 0 && job.due <= self.now;
+        let used = self.jobs.iter().filter(|job| job.has_permit).count();
+        let lacks_nothing = |job: &Job| match job.parked {
+            _ if job.expires.is_some_and(|at| at <= self.now) => true,
+            None => true,
+            Some(Parked::OnResource) => used < self.limit as usize,
+            Some(Parked::OnMethod) => false,
+        };
+        let can = |job: &Job| {
+            job.status == JobStatus::Pending
+                && job.blocked_by() == 0
+                && job.due <= self.now
+                && lacks_nothing(job)
+        };
         let waiting = (0..self.jobs.len()).filter(|job| !self.queue_paused && can(&self.jobs[*job]));
         waiting.min_by_key(|job| {
             let job = &self.jobs[*job];
@@ -306,41 +337,39 @@ impl Life {
     }
 
     /// What stands between a claim and its body, in order.
-    fn gates(&mut self, job: usize, node: usize) -> Option<Stop> {
+    fn gates(&mut self, job: usize) -> Option<Stop> {
         let used = self.jobs.iter().filter(|job| job.has_permit).count();
         let job = &mut self.jobs[job];
         if job.expires.is_some_and(|at| at <= self.now) {
             return Some(Stop::Expired);
+        }
+        if matches!(job.order.target, Target::Unknown | Target::Denied) {
+            return Some(Stop::Park(Parked::OnMethod));
         }
         if job.order.target == Target::Guarded && self.breaker_open {
             return Some(Stop::HandBack(BREAKER_DELAY));
         }
         if job.order.resource {
             if used >= self.limit as usize {
-                return Some(Stop::HandBack(PERMIT_DELAY));
+                return Some(Stop::Park(Parked::OnResource));
             }
             job.has_permit = true;
         }
-        match job.order.target {
-            Target::Known | Target::Guarded => None,
-            Target::Denied => Some(Stop::Denied),
-            Target::Unknown => {
-                let times = &mut self.nodes[node].unknown_targets;
-                *times += 1;
-                Some(Stop::HandBack(Duration::from_secs(2_u64.pow((*times - 1).min(6)).min(60))))
-            }
-        }
+        None
     }
 
     fn turn_back(&mut self, job: usize, stop: &Stop) {
         let version = self.jobs[job].version;
         match stop {
             Stop::HandBack(delay) => self.hand_back(job, *delay),
+            Stop::Park(on) => {
+                self.jobs[job].enter(JobStatus::Pending);
+                self.jobs[job].parked = Some(*on);
+            }
             Stop::Expired => {
                 self.jobs[job].record(ExecutionResult::Canceled, version);
                 self.finish(job, JobStatus::Canceled);
             }
-            Stop::Denied => self.dead_letter(job, 0),
         }
     }
 
@@ -379,7 +408,7 @@ impl Life {
                 self.jobs[job].record(ExecutionResult::Snoozed, version);
                 self.hand_back(job, delay);
             }
-            End::DoNotRetry => self.dead_letter(job, 1),
+            End::DoNotRetry => self.dead_letter(job),
             End::RetryAfter(delay) => self.fail(job, Some(delay)),
             End::Fail | End::Panic | End::Hang => self.fail(job, None),
         }
@@ -389,7 +418,7 @@ impl Life {
         let failed = &mut self.jobs[job];
         let attempt = failed.attempts + 1;
         if attempt > failed.order.max_retries {
-            return self.dead_letter(job, 1);
+            return self.dead_letter(job);
         }
         failed.attempts = attempt;
         failed.has_error = true;
@@ -400,9 +429,9 @@ impl Life {
         self.hand_back(job, delay);
     }
 
-    fn dead_letter(&mut self, job: usize, consumed: u32) {
+    fn dead_letter(&mut self, job: usize) {
         let failed = &mut self.jobs[job];
-        failed.attempts += consumed;
+        failed.attempts += 1;
         failed.has_error = true;
         failed.record(ExecutionResult::Failed, failed.version);
         self.tell(job, "Failed");

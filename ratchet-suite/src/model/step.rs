@@ -73,7 +73,7 @@ pub(crate) enum Target {
     Guarded,
     /// No node knows it.
     Unknown,
-    /// The policy does not allow it.
+    /// No node knows it, nor would the policy allow it.
     Denied,
 }
 

@@ -15,7 +15,6 @@ use ratchet_api::{
     BusinessKey, Condition, Due, Edge, IdempotencyKey, Inserted, JobId, JobPayload, JsonText, ManualClock,
     Needs, NewJob, QueueName, ResourceLimit, ResourceName, StoreError, Submission, SubmitError,
 };
-use ratchet_core::defaults::PackagePrefixClassPolicy;
 use ratchet_core::{Call, Client, Enqueue, JobContext, JobHandle, Ratchet, Stepper};
 
 use super::life::{Answer, Life, PERMIT_DELAY};
@@ -63,8 +62,8 @@ impl World {
         let mut nodes = Vec::new();
         for node in 0..NODES {
             let bean = Body { world: Arc::downgrade(&world), node };
-            let builder = Ratchet::builder_shared(Arc::clone(&world.store)).bean(bean);
-            let builder = builder.class_policy(PackagePrefixClassPolicy::allow(["test."]));
+            let builder = Ratchet::builder_shared(Arc::clone(&world.store)).register(bean);
+            let builder = builder.allow(["test."]);
             let builder = builder.resilience(Switch(Arc::clone(&world.breaker_open)));
             let builder =
                 builder.listener(world.told[node].clone()).configure(|options| world.options(options));
@@ -151,7 +150,7 @@ impl World {
         if let Some(job) = life.next_body(node) {
             return Err(format!("job {job} did not run"));
         }
-        same("attempts of one look", &(life.attempts_of(node) - before), &attempts)
+        same("bodies of one look", &(life.attempts_of(node) - before), &attempts)
     }
 
     /// A body begins. Answers its place in the model, and what it does.
@@ -201,7 +200,13 @@ impl World {
             false => self.insert(&order, old).await?,
         };
         let id = id.unwrap_or_else(JobId::generate);
-        same("the answer", &self.life().submit(id, order, replaces), &answer)
+        // A store does not compare calls; a client does.
+        let mismatch = self.life().mismatch(&order).filter(|_| by_builder);
+        let expected = match mismatch {
+            Some(first) => Answer::Mismatch(first),
+            None => self.life().submit(id, order, replaces),
+        };
+        same("the answer", &expected, &answer)
     }
 
     async fn enqueue(&self, order: &Order, ctx: &JobContext, by: usize) -> Result<(), Problem> {
@@ -210,9 +215,15 @@ impl World {
         order.expires = None;
         (order.parents, order.target) = (Vec::new(), Target::Known);
         let handle = self.describe(ctx.enqueue(call(&order)), &order, None).submit().await;
-        let handle = handle.map_err(|error| error.to_string())?;
-        self.life().enqueue(by, handle.id(), order);
-        Ok(())
+        let (mismatch, answer) = (self.life().mismatch(&order), answer(handle));
+        match (mismatch, answer?) {
+            (Some(first), (_, answer)) => same("the answer", &Answer::Mismatch(first), &answer),
+            (None, (Some(id), _) | (None, Answer::Existing(id))) => {
+                self.life().enqueue(by, id, order);
+                Ok(())
+            }
+            (None, (None, answer)) => Err(format!("a body cannot enqueue: {answer:?}")),
+        }
     }
 
     fn describe(&self, job: Enqueue<()>, order: &Order, replaces: Option<JobId>) -> Enqueue<()> {
@@ -355,6 +366,7 @@ fn answer(submitted: Result<JobHandle<()>, SubmitError>) -> Result<(Option<JobId
         Ok(handle) if handle.is_duplicate() => Ok((None, Answer::Existing(handle.id()))),
         Ok(handle) => Ok((Some(handle.id()), Answer::New)),
         Err(SubmitError::KeyTaken { holder, .. }) => Ok((None, Answer::KeyTaken(holder))),
+        Err(SubmitError::IdempotencyMismatch { holder, .. }) => Ok((None, Answer::Mismatch(holder))),
         Err(SubmitError::Refused(_)) => Ok((None, Answer::Refused)),
         Err(other) => Err(other.to_string()),
     }

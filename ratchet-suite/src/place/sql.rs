@@ -1,5 +1,6 @@
 //! Empty stores in SQL databases.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -17,10 +18,23 @@ use super::Place;
 
 /// In a file of SQLite.
 pub fn sqlite() -> BoxFuture<'static, Box<dyn Place>> {
-    Box::pin(async { Box::new(File(TempDir::new().expect("a directory"))) as Box<dyn Place> })
+    Box::pin(async { Box::new(File::default()) as Box<dyn Place> })
 }
 
-struct File(TempDir);
+/// A file of SQLite that is nobody else's.
+pub struct File(TempDir);
+
+impl Default for File {
+    fn default() -> Self {
+        Self(TempDir::new().expect("a directory"))
+    }
+}
+
+impl File {
+    pub fn path(&self) -> PathBuf {
+        self.0.path().join("jobs.db")
+    }
+}
 
 #[async_trait]
 impl Place for File {
@@ -29,19 +43,13 @@ impl Place for File {
         options.clock = clock;
         // No case cuts the power, and flushing the files of many cases at once would keep nodes from beating in time.
         options.durability = Durability::Normal;
-        let file = self.0.path().join("jobs.db");
-        Arc::new(SqliteStore::open_with(file, options).await.expect("the file opens"))
+        Arc::new(SqliteStore::open_with(self.path(), options).await.expect("the file opens"))
     }
 }
 
 /// In a schema of the PostgreSQL for tests.
 pub fn postgres() -> BoxFuture<'static, Box<dyn Place>> {
-    Box::pin(async {
-        let schema = Schema::default();
-        let migrator = PostgresStore::migrator(&postgres_url(), schema.0.clone()).expect("the URL is right");
-        migrator.migrate(|_| {}).await.expect("the tables are made");
-        Box::new(schema) as Box<dyn Place>
-    })
+    Box::pin(async { Box::new(Schema::migrated().await) as Box<dyn Place> })
 }
 
 /// A schema of PostgreSQL that is nobody else's.
@@ -51,6 +59,16 @@ impl Default for Schema {
     fn default() -> Self {
         let name = format!("suite_{:032x}", rand::random::<u128>());
         Self(Namespace::schema(name).expect("a plain name"))
+    }
+}
+
+impl Schema {
+    /// One that has its tables.
+    pub async fn migrated() -> Self {
+        let schema = Self::default();
+        let migrator = PostgresStore::migrator(&postgres_url(), schema.0.clone()).expect("the URL is right");
+        migrator.migrate(|_| {}).await.expect("the tables are made");
+        schema
     }
 }
 

@@ -32,6 +32,7 @@ cases! { "commit";
     good_and_stale_outcomes_in_one_call_do_not_affect_each_other: ["commit.isolated"] [];
     every_recorded_outcome_raises_the_fence_by_one: ["commit.fence_raised"] [172];
     success_keeps_the_result_byte_for_byte: ["commit.succeeded"] [86 87];
+    successes_of_one_call_keep_what_is_theirs: ["commit.succeeded", "commit.history", "commit.timing", "commit.releases"] [85 86];
     success_after_a_failure_leaves_no_error_and_no_owner: ["commit.succeeded"] [87];
     a_retry_is_due_after_its_delay: ["commit.retry"] [28 96];
     a_retry_keeps_its_business_key: ["commit.retry", "commit.releases"] [184];
@@ -83,6 +84,37 @@ pub async fn success_keeps_the_result_byte_for_byte(fx: Fixture) {
         let read = other.job(claim.id).await;
         assert_eq!(read.status, JobStatus::Succeeded);
         assert_eq!(read.ending.expect("it has ended").result, result);
+    }
+}
+
+pub async fn successes_of_one_call_keep_what_is_theirs(fx: Fixture) {
+    let (node, other) = (fx.node("a").await, fx.node("b").await);
+    let mut outcomes = Vec::new();
+    for (nth, key) in (1..).zip(["a", "b", "c"]) {
+        let claim = node.running(keyed(key)).await;
+        let mut outcome = outcome(&claim, End::Succeeded { result: JsonText::parse(nth.to_string()).ok() });
+        let ran_for = Duration::from_secs(nth);
+        outcome.run = Some(Run { started_ago: ran_for + Duration::from_secs(10), ran_for });
+        outcomes.push(outcome);
+    }
+    let now = fx.now();
+    for verdict in [Verdict::Recorded(Recorded::default()), Verdict::AlreadyRecorded] {
+        let verdicts = node.store.commit(&node.owner, &outcomes).await.expect("commit answers");
+        assert_eq!(verdicts, vec![verdict; outcomes.len()]);
+        fx.advance(DELAY);
+    }
+    for (outcome, key) in outcomes.iter().zip(["a", "b", "c"]) {
+        let run = outcome.run.expect("it ran");
+        let ending = other.job(outcome.id).await.ending.expect("it has ended");
+        let End::Succeeded { result } = &outcome.end else { panic!("it succeeded") };
+        assert_eq!(ending.result, *result);
+        assert_eq!((ending.started_at, ending.duration()), (Some(now - run.started_ago), Some(run.ran_for)));
+        let mut row =
+            Execution::new(outcome.id, outcome.fence, node.owner.clone(), ExecutionResult::Succeeded, 0, now);
+        (row.started_at, row.duration) = (Some(now - run.started_ago), Some(run.ran_for));
+        assert_eq!(other.store.executions(outcome.id).await.expect("executions answers"), [row]);
+        let holder = other.store.find_active_by_business_key(&business_key(key)).await;
+        assert_eq!(holder.expect("find answers"), None, "the end of {} frees its key", outcome.id);
     }
 }
 
@@ -165,9 +197,9 @@ pub async fn the_reason_of_a_dead_letter_decides_whether_an_attempt_is_consumed(
 }
 
 pub async fn a_hand_back_consumes_no_attempt(fx: Fixture) {
-    use HandBackReason::{BreakerOpen, Crashed, Released, ResourceFull, Snoozed, UnknownTarget};
+    use HandBackReason::{BreakerOpen, Crashed, Released, Snoozed, UnknownTarget};
     let (node, other) = (fx.node("a").await, fx.node("b").await);
-    for reason in [Released, BreakerOpen, ResourceFull, UnknownTarget, Snoozed, Crashed] {
+    for reason in [Released, BreakerOpen, UnknownTarget, Snoozed, Crashed] {
         let crashed = u32::from(reason == Crashed);
         for (run, rows) in [(None, crashed), (Some(RUN), 1)] {
             let first = node.running(job()).await;

@@ -4,20 +4,21 @@
 
 use std::time::Duration;
 
-use ratchet_api::store::{NewRecurring, SavedRecurring};
+use ratchet_api::store::{Loaded, NewRecurring, SavedRecurring};
 use ratchet_api::{
-    Condition, DeadReason, Due, Edge, End, Inserted, JobClaim, JobId, JobSpec, JobStatus, Outcome,
-    Recurrence, Timestamp, Verdict,
+    Beat, Condition, DeadReason, Death, Due, Edge, End, Inserted, JobClaim, JobId, JobSpec, JobStatus,
+    LogLevel, NewLogLine, Outcome, Recurrence, Timestamp, Verdict, death,
 };
 
 use super::keys::lives::{linked, named};
 use super::load::spoil;
 use crate::case::cases;
-use crate::fixture::{error, job, job_with, payload};
+use crate::fixture::{error, job, job_with, payload, text};
 use crate::{Fixture, Peer, Spoil};
 
 cases! { "corrupt";
-    a_claim_marks_a_row_that_cannot_be_read_and_takes_the_others: ["claim.corrupt", "commit.corrupt"] [];
+    a_claim_marks_a_row_that_cannot_be_read_and_takes_the_others:
+        ["claim.corrupt", "load.corrupt", "commit.corrupt"] [];
     what_an_owner_holds_is_told_with_rows_that_cannot_be_read: ["owned.corrupt", "commit.corrupt"] [];
     a_row_that_cannot_be_read_is_recovered_with_the_others: ["recover.corrupt", "commit.corrupt"] [];
     a_damaged_row_ends_with_all_that_follows: ["commit.corrupt"] [];
@@ -28,6 +29,10 @@ cases! { "corrupt";
     a_schedule_that_cannot_be_read_keeps_no_other_from_firing: ["recurring.corrupt"] [];
     a_name_that_nobody_gave_hides_no_queue_and_no_dead_letter:
         ["query.health_corrupt", "query.dead_letters_corrupt"] [];
+    a_fence_that_was_set_back_keeps_no_job_from_ending: ["commit.corrupt"] [];
+    lines_are_added_after_one_with_the_greatest_number: ["log.corrupt"] [];
+    a_job_of_an_owner_whose_name_cannot_be_read_is_taken: ["unreachable.owner"] [];
+    a_node_that_cannot_be_read_fails_no_beat_and_is_not_dead_for_it: ["beat.corrupt"] [];
 }
 
 /// Damage that leaves a job where claims find it.
@@ -52,7 +57,8 @@ async fn settle(node: &Peer, claims: &[JobClaim]) {
 }
 
 async fn insert_three(node: &Peer) -> [JobId; 3] {
-    [node.insert(job()).await, node.insert(job()).await, node.insert(job()).await]
+    let told = || job_with(|new| new.spec.on_failure = Some(payload()));
+    [node.insert(job()).await, node.insert(told()).await, node.insert(job()).await]
 }
 
 /// The second of three is marked, the others are as ever.
@@ -88,6 +94,12 @@ pub async fn a_claim_marks_a_row_that_cannot_be_read_and_takes_the_others(fx: Fi
         let claims = node.claim(10).await;
 
         assert_second_is_corrupt(&claims, ids, how);
+        let loaded = node.store.load(&node.owner, &claims).await.expect("load answers");
+        let [Loaded::Job(..), Loaded::Corrupt { problem, on_failure }, Loaded::Job(..)] = &loaded[..] else {
+            panic!("{how:?}: {loaded:?}");
+        };
+        assert_eq!(Some(problem), claims[1].corrupt.as_ref(), "{how:?}");
+        assert_eq!(*on_failure, Some(payload()), "{how:?}: who is to be told is known");
         settle(&node, &claims).await;
         assert_ended(&node, ids, how).await;
     }
@@ -192,7 +204,7 @@ pub async fn dependents_of_a_job_without_its_queue_state_are_decided(fx: Fixture
 pub async fn jobs_that_no_claim_finds_can_be_taken(fx: Fixture) {
     let (node, gone) = (fx.node("a").await, fx.node_with_lease("gone", Duration::from_secs(1)).await);
     fx.advance(Duration::from_secs(2));
-    for how in [Spoil::Priority, Spoil::QueueName] {
+    for (how, field) in [(Spoil::Priority, "priority"), (Spoil::QueueName, "queue")] {
         let ids = insert_three(&node).await;
         spoil(&fx, ids[1], how).await;
         assert_eq!(node.claim(10).await.len(), 2, "{how:?}");
@@ -205,6 +217,11 @@ pub async fn jobs_that_no_claim_finds_can_be_taken(fx: Fixture) {
 
         let told: Vec<_> = taken.iter().map(|claim| (claim.id, claim.corrupt.is_some())).collect();
         assert_eq!(told, [(ids[1], true)], "{how:?}");
+        let problem = taken[0].corrupt.as_deref().unwrap_or_default();
+        assert!(
+            problem.to_lowercase().contains(field),
+            "{how:?}: the problem names the field {field}: {problem}"
+        );
         let owned = node.store.owned(&node.owner).await.expect("owned answers");
         assert_eq!(owned.iter().map(|claim| claim.id).collect::<Vec<_>>(), ids, "{how:?}");
         let mut all = owned;
@@ -286,4 +303,81 @@ pub async fn a_name_that_nobody_gave_hides_no_queue_and_no_dead_letter(fx: Fixtu
         node.store.delete(&[claim.id]).await.expect("delete answers");
     }
     assert_eq!(node.status(other).await, JobStatus::Pending);
+}
+
+pub async fn a_fence_that_was_set_back_keeps_no_job_from_ending(fx: Fixture) {
+    let node = fx.node("a").await;
+    let (claim, neighbour) = (node.running(job()).await, node.running(job()).await);
+    node.end(&claim, End::Retry { delay: Duration::ZERO, error: error("told to fail") }).await;
+    spoil(&fx, claim.id, Spoil::FirstVersion).await;
+
+    let again = node.take(claim.id).await;
+    assert_eq!(again.fence, claim.fence, "history has a row of it");
+    settle(&node, &[again, neighbour.clone()]).await;
+
+    for id in [claim.id, neighbour.id] {
+        assert_eq!(node.status(id).await, JobStatus::Succeeded);
+    }
+}
+
+pub async fn lines_are_added_after_one_with_the_greatest_number(fx: Fixture) {
+    let node = fx.node("a").await;
+    let (damaged, other) = (node.running(job()).await, node.running(job()).await);
+    let line = |claim: &JobClaim, message: &str| NewLogLine {
+        job: claim.id,
+        fence: claim.fence,
+        level: LogLevel::Info,
+        message: text(message),
+    };
+    node.store.append_logs(&[line(&damaged, "first")]).await.expect("a line is added");
+    spoil(&fx, damaged.id, Spoil::LogNumber).await;
+
+    for message in ["second", "third"] {
+        let lines = [line(&damaged, message), line(&other, message)];
+        node.store.append_logs(&lines).await.expect("lines are added");
+    }
+
+    let told = async |claim: &JobClaim| {
+        let lines = node.store.logs(claim.id, None, 10).await.expect("lines are read");
+        lines.into_iter().map(|line| line.message).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&other).await, ["second", "third"]);
+    let damaged = told(&damaged).await;
+    assert!(
+        ["first", "second", "third"].iter().all(|line| damaged.contains(&(*line).to_owned())),
+        "{damaged:?}"
+    );
+}
+
+pub async fn a_job_of_an_owner_whose_name_cannot_be_read_is_taken(fx: Fixture) {
+    let (node, other) = (fx.node("a").await, fx.node("b").await);
+    let (damaged, healthy) = (other.running(job()).await, other.running(job()).await);
+    spoil(&fx, damaged.id, Spoil::OwnerName).await;
+
+    let beat = Beat::new(node.owner.clone(), Fixture::LONG);
+    let dead = node.store.beat(&beat).await.expect("beat answers").dead;
+    let mut taken = node.store.recover(&dead, &node.owner, 10).await.expect("recover answers");
+    taken.extend(node.store.pick_up_unreachable(&node.owner, 10).await.expect("it answers"));
+
+    assert_eq!(taken.iter().map(|claim| claim.id).collect::<Vec<_>>(), [damaged.id]);
+    settle(&node, &taken).await;
+    let held = other.store.owned(&other.owner).await.expect("owned answers");
+    assert_eq!(held.iter().map(|claim| claim.id).collect::<Vec<_>>(), [healthy.id]);
+}
+
+pub async fn a_node_that_cannot_be_read_fails_no_beat_and_is_not_dead_for_it(fx: Fixture) {
+    let lease = Duration::from_secs(30);
+    let (silent, alive) = (fx.node_with_lease("silent", lease).await, fx.node("alive").await);
+    let claim = silent.running(job()).await;
+    spoil(&fx, claim.id, Spoil::OwnerBeats).await;
+    fx.advance(lease + lease);
+
+    let beat = Beat::new(alive.owner.clone(), lease);
+    let reply = alive.store.beat(&beat).await.expect("beat answers");
+
+    assert_eq!(reply.dead, std::slice::from_ref(&silent.owner));
+    let pulse = reply.pulses.iter().find(|pulse| pulse.owner == silent.owner).expect("it is told of");
+    assert_eq!((pulse.lease, pulse.reaped), (lease, false));
+    let death = death(&silent.owner, &reply.pulses, reply.db_now);
+    assert!(matches!(death, Death::Unproven { .. }), "nobody beat for a whole lease: {:?}", reply.pulses);
 }

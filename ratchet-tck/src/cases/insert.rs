@@ -11,8 +11,8 @@ use std::time::Duration;
 use ratchet_api::store::Retention;
 use ratchet_api::{
     Backoff, Batch, BatchId, BatchProgress, Comparison, Condition, Due, Edge, End, Fence, Fire, Inserted,
-    InvalidSubmission, Job, JobId, JobPriority, JobSpec, JobStatus, JobType, JsonText, Limits, Needs,
-    NewBatch, NewJob, Outcome, Refusal, ResultTest, Submission, Timestamp, Verdict,
+    InvalidSubmission, Job, JobId, JobPriority, JobSpec, JobStatus, JobType, JsonText, Needs, NewBatch,
+    NewJob, Outcome, Refusal, ResultTest, Submission, Timestamp, Verdict,
 };
 
 use super::keys::lives::{
@@ -334,7 +334,7 @@ fn with_id(old: &NewJob, mut new: NewJob) -> NewJob {
 
 pub async fn an_invalid_submission_is_told_what_is_wrong_with_it(fx: Fixture) {
     let node = fx.node("a").await;
-    let limits = Limits::default();
+    let limits = node.store.limits();
     let stored = node.insert(job()).await;
     let (a, b) = (job(), job());
     let (first, second) = (a.spec.id, b.spec.id);
@@ -384,7 +384,9 @@ pub async fn an_invalid_submission_is_told_what_is_wrong_with_it(fx: Fixture) {
         refused_condition(Condition::Custom(String::new())),
         refused_condition(Condition::BatchCustom(String::new())),
         (
-            with(|spec| spec.tags = (0..21).map(|n| named(&format!("tag {n}"))).collect()),
+            Submission::single(job_with(|new| {
+                new.spec.tags = (0..=limits.tags).map(|n| named(&format!("tag {n}"))).collect();
+            })),
             InvalidSubmission::TooManyTags { count: limits.tags + 1, max: limits.tags },
         ),
         (

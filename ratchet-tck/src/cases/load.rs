@@ -12,7 +12,7 @@ use ratchet_api::{
 
 use super::keys::lives::{Life, cancel, linked, named};
 use crate::case::cases;
-use crate::fixture::{call, error, job, job_with};
+use crate::fixture::{call, error, job, job_with, payload};
 use crate::{Fixture, Peer, Spoil};
 
 cases! { "load";
@@ -220,7 +220,7 @@ pub async fn answers_come_in_the_order_of_the_questions(fx: Fixture) {
             Loaded::Job(job, _) => Some(job.spec.id),
             Loaded::CancelRequested => Some(claims[1].id),
             Loaded::Lost => None,
-            Loaded::Corrupt(problem) => panic!("{problem}"),
+            Loaded::Corrupt { problem, .. } => panic!("{problem}"),
         })
         .collect();
     let [zero, one, two, three] = [0, 1, 2, 3].map(|at: usize| Some(claims[at].id));
@@ -258,17 +258,20 @@ pub async fn all_edges_come_with_a_job_in_the_order_of_evaluation(fx: Fixture) {
 
 pub async fn an_unreadable_row_is_told_for_itself_alone(fx: Fixture) {
     let node = fx.node("a").await;
-    let claims = [node.running(job()).await, node.running(job()).await, node.running(job()).await];
+    let told = job_with(|new| new.spec.on_failure = Some(payload()));
+    let claims = [node.running(job()).await, node.running(told).await, node.running(job()).await];
     // No claim says this; what it does say may be taken from it.
     spoil(&fx, claims[1].id, Spoil::UnknownBackoff).await;
 
     let loaded = load(&node, &claims).await;
 
-    let [Loaded::Job(first, _), Loaded::Corrupt(problem), Loaded::Job(last, _)] = &loaded[..] else {
+    let [Loaded::Job(first, _), Loaded::Corrupt { problem, on_failure }, Loaded::Job(last, _)] = &loaded[..]
+    else {
         panic!("{loaded:?}");
     };
     assert_eq!((first.spec.id, last.spec.id), (claims[0].id, claims[2].id));
     assert!(!problem.is_empty(), "it is described");
+    assert_eq!(*on_failure, Some(payload()), "who is to be told is known");
     assert_eq!(load(&node, &claims).await, loaded, "reading changes nothing");
     let old = under(&claims[1], Fence::FIRST);
     assert_eq!(load_one(&node, &old).await, Loaded::Lost, "fences count first");

@@ -22,6 +22,8 @@ cases! { "lock";
     a_lease_that_ran_out_cannot_be_renewed: ["lock.renew"] [];
     only_owner_and_term_of_the_present_holding_can_renew_or_unlock: ["lock.renew", "lock.unlock"] [];
     an_unlocked_lock_is_free_at_once: ["lock.unlock"] [];
+    a_lock_from_before_the_clock_went_back_runs_out: ["lock.clock_back", "lock.renew", "lock.unlock"] [];
+    a_lock_counts_from_when_it_was_extended_last: ["lock.clock_back"] [];
 }
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -227,4 +229,34 @@ pub async fn an_unlocked_lock_is_free_at_once(fx: Fixture) {
     assert!(next.term > lease.term);
     assert!(!unlock(&holder, &lease).await, "the next holding is not touched");
     assert_eq!(try_lock(&holder, "purge", SECOND).await, None);
+}
+
+pub async fn a_lock_from_before_the_clock_went_back_runs_out(fx: Fixture) {
+    let (holder, other) = (fx.node("holder").await, fx.node("other").await);
+    let old = lock(&holder, SECOND * 30).await;
+    fx.clock().step_back(SECOND * 30);
+    assert_eq!(try_lock(&other, "purge", SECOND).await, None, "by no more than it was taken for");
+    assert_eq!(try_lock(&holder, "purge", SECOND * 30).await.as_ref(), Some(&old), "its holder has it still");
+    fx.clock().step_back(SECOND * 30 + MILLI);
+    assert!(!renew(&holder, &old, SECOND).await);
+    assert!(!unlock(&holder, &old).await);
+    let own = lock(&holder, SECOND * 30).await;
+    assert!(own.term > old.term, "its holder holds it anew");
+    fx.clock().step_back(SECOND * 3_600);
+    assert!(lock(&other, SECOND).await.term > own.term);
+}
+
+pub async fn a_lock_counts_from_when_it_was_extended_last(fx: Fixture) {
+    let (holder, other) = (fx.node("holder").await, fx.node("other").await);
+    let mut lease = lock(&holder, SECOND * 30).await;
+    fx.advance(SECOND * 20);
+    assert!(renew(&holder, &lease, SECOND * 30).await);
+    fx.clock().step_back(SECOND * 30 + MILLI);
+    lease = lock(&other, SECOND * 30).await;
+    fx.advance(SECOND * 20);
+    assert_eq!(lock(&other, SECOND * 30).await, lease, "taken once more");
+    fx.clock().step_back(SECOND * 30);
+    assert_eq!(try_lock(&holder, "purge", SECOND).await, None);
+    fx.clock().step_back(MILLI);
+    assert!(lock(&holder, SECOND).await.term > lease.term);
 }

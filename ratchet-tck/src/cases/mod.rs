@@ -13,6 +13,7 @@ pub mod load;
 pub mod lock;
 pub mod node;
 pub mod order;
+pub mod parked;
 pub mod pause;
 pub mod payload;
 pub mod permit;
@@ -24,6 +25,7 @@ pub mod recover;
 pub mod recurring;
 pub mod retry;
 pub mod single;
+pub mod suspects;
 pub mod time;
 pub mod transition;
 
@@ -42,6 +44,8 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         pulse::CASES,
         recover::CASES,
         lock::CASES,
+        parked::CASES,
+        suspects::CASES,
         permit::CASES,
         commit::CASES,
         effects::CASES,

@@ -34,6 +34,7 @@ cases! { "node";
     due_work_is_what_could_be_claimed_now: ["beat.due"] [];
     next_due_is_the_earliest_job_that_is_not_due_yet: ["beat.due"] [];
     next_fire_is_the_earliest_active_schedule: ["beat.due"] [149];
+    how_busy_a_node_is_and_whether_it_drains_is_kept_and_decides_nothing: ["beat.load"] [64];
     the_skew_of_a_node_is_kept_and_decides_nothing: ["beat.skew"] [];
     an_idle_node_leaves_at_once: ["node.leave", "beat.refused"] [];
     a_node_that_holds_jobs_stays_to_be_recovered_from: ["node.leave"] [];
@@ -108,7 +109,8 @@ pub async fn a_joined_node_is_listed_with_what_it_told(fx: Fixture) {
     let mut info = NodeInfo::new(Owner::incarnate(&"long-pod-name-".repeat(10)));
     info.label = "long-pod-name-".repeat(10);
     info.version = "1.2.3+build é".to_owned();
-    info.targets = vec!["mail.Sender".to_owned(), "billing.PaymentService".to_owned()];
+    info.methods = vec!["mail.Sender.send".to_owned(), "billing.PaymentService.pay".to_owned()];
+    info.queues = vec!["default".to_owned(), "übrig, \"x\"".to_owned()];
     fx.advance(SECOND);
     store.join(&info, HOUR).await.expect("a node joins");
     assert_eq!(listed(&reader, &info.owner).await, Some(Node::joined(info, fx.now(), HOUR)));
@@ -152,6 +154,23 @@ pub async fn a_beat_renews_the_lease_from_the_stores_present(fx: Fixture) {
     fx.advance(SECOND);
     assert_eq!(node.claim(1).await, [], "the newest beat counts, also if it shortens the lease");
     assert_eq!(reader.claim_one().await.id, id);
+}
+
+pub async fn how_busy_a_node_is_and_whether_it_drains_is_kept_and_decides_nothing(fx: Fixture) {
+    let (node, reader) = (fx.node("node").await, fx.node("reader").await);
+    let row = listed(&reader, &node.owner).await.expect("it is listed");
+    assert_eq!((row.running, row.slots, row.draining), (0, 0, false));
+    for (running, slots, draining) in [(3, 8, false), (2, 8, true), (0, 9, true), (1, 9, false)] {
+        let mut signal = Beat::new(node.owner.clone(), HOUR);
+        (signal.running, signal.slots, signal.draining) = (running, slots, draining);
+        assert!(node.store.beat(&signal).await.expect("beat answers").accepted);
+        let row = listed(&reader, &node.owner).await.expect("it is listed");
+        assert_eq!((row.running, row.slots, row.draining), (running, slots, draining));
+        let id = reader.insert(job()).await;
+        assert_eq!(node.claim_one().await.id, id, "whether it claims is up to the node");
+    }
+    let other = listed(&node, &reader.owner).await.expect("it is listed");
+    assert!(!other.draining, "another's beat is its own");
 }
 
 pub async fn a_lease_shorter_than_a_second_counts(fx: Fixture) {

@@ -8,9 +8,10 @@ use std::time::Duration;
 use ratchet_api::store::ClaimRequest;
 use ratchet_api::{
     Condition, Due, Edge, End, HandBackReason, Inserted, JobId, JobPriority, NewJob, QueueLimit, QueueName,
-    Submission, Timestamp,
+    Run, Submission, Timestamp,
 };
 
+use super::commit::{outcome, recorded};
 use crate::case::cases;
 use crate::fixture::{job, job_with};
 use crate::{Fixture, Peer};
@@ -27,6 +28,7 @@ cases! { "order";
     without_a_boost_only_the_priority_counts: ["claim.order"] [40];
     a_wait_of_half_a_century_still_sorts: ["claim.order"] [41];
     a_job_that_went_back_waits_from_its_new_due_time: ["claim.order", "commit.hand_back"] [];
+    a_job_that_lost_its_node_keeps_its_place: ["claim.order", "commit.keeps_due"] [];
     rows_that_cannot_be_claimed_stand_in_nobodys_way: ["claim.order", "claim.due"] [39];
 }
 
@@ -284,6 +286,25 @@ pub async fn a_job_that_went_back_waits_from_its_new_due_time(fx: Fixture) {
     assert_eq!(first.id, old);
     node.end(&first, End::HandBack { delay: Duration::ZERO, reason: HandBackReason::Snoozed }).await;
     assert_eq!(claim(&node, &[("default", 2)], Some(QUARTER)).await, [other, old]);
+}
+
+pub async fn a_job_that_lost_its_node_keeps_its_place(fx: Fixture) {
+    let node = fx.node("node").await;
+    for reason in [HandBackReason::Crashed, HandBackReason::Released] {
+        for run in [None, Some(Run { started_ago: MILLI * 2, ran_for: MILLI })] {
+            let due = fx.now() - MILLI * 5;
+            let stored =
+                store_waiting(&node, &[(JobPriority::Normal, due), (JobPriority::Normal, due + MILLI)]).await;
+            let first = node.claim_one().await;
+            assert_eq!(first.id, stored[0], "{reason:?}");
+            fx.advance(MILLI * 10);
+            let mut back = outcome(&first, End::HandBack { delay: Duration::ZERO, reason });
+            back.run = run;
+            assert_eq!(recorded(node.commit(back).await).next_due, Some(due), "{reason:?}");
+            assert_eq!(node.job(first.id).await.scheduled_time, due, "{reason:?}");
+            assert_eq!(claim(&node, &[("default", 2)], None).await, stored, "{reason:?}");
+        }
+    }
 }
 
 pub async fn rows_that_cannot_be_claimed_stand_in_nobodys_way(fx: Fixture) {

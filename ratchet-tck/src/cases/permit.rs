@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ratchet_api::store::{Permit, PermitRequest};
 use ratchet_api::{
-    DeadReason, End, Fence, HandBackReason, JobClaim, JobId, Outcome, ResourceLimit, ResourceName,
+    DeadReason, End, Fence, HandBackReason, JobClaim, JobId, Outcome, ParkedOn, ResourceLimit, ResourceName,
     ResourceUse, Verdict,
 };
 
@@ -232,7 +232,7 @@ pub async fn a_permit_is_freed_at_every_way_out_of_running(fx: Fixture) {
         dead(DeadReason::UnknownTarget),
         back(HandBackReason::Released),
         back(HandBackReason::BreakerOpen),
-        back(HandBackReason::ResourceFull),
+        End::Park { on: ParkedOn::Resource(resource("gateway")) },
         back(HandBackReason::UnknownTarget),
         back(HandBackReason::Snoozed),
         back(HandBackReason::Crashed),

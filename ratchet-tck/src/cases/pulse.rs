@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ratchet_api::store::NewRecurring;
 use ratchet_api::{
-    Beat, BeatReply, BusinessKey, Death, Due, End, JobId, JobSpec, LockName, NewJob, Node, Owner, Pulse,
-    Recurrence, Timestamp, death,
+    Beat, BeatReply, BusinessKey, Death, Due, End, JobId, JobSpec, NewJob, Node, Owner, Pulse, Recurrence,
+    Timestamp, death,
 };
 
 use crate::case::cases;
@@ -27,7 +27,6 @@ cases! { "pulse";
     delays_from_before_the_clock_went_back_stay_as_long_as_they_were: ["clock_back.delay"] [];
     what_got_its_due_time_by_the_new_clock_keeps_it: ["clock_back.due", "clock_back.delay"] [];
     a_beat_that_lies_ahead_counts_as_made_now: ["clock_back.nodes"] [];
-    a_lock_lasts_no_longer_because_the_clock_went_back: ["clock_back.locks"] [];
     lives_that_are_shorter_than_a_lease_prove_a_death_together: ["beat.span", "beat.pulses"] [135 182];
 }
 
@@ -316,22 +315,4 @@ pub async fn a_beat_that_lies_ahead_counts_as_made_now(fx: Fixture) {
     );
     let moved = observer.store.recover(&[node.owner], &observer.owner, 10).await.expect("recover answers");
     assert_eq!(moved.iter().map(|claim| claim.id).collect::<Vec<_>>(), [lost.id]);
-}
-
-pub async fn a_lock_lasts_no_longer_because_the_clock_went_back(fx: Fixture) {
-    let (holder, other) = (fx.node("holder").await, fx.node("other").await);
-    let name = |name: &str| LockName::new(name).expect("a valid name");
-    let take = |peer: Peer, lock: LockName, ttl: Duration| async move {
-        peer.store.try_lock(&lock, ttl, &peer.owner).await.expect("try_lock answers").is_some()
-    };
-    assert!(take(holder.clone(), name("short"), SECOND * 30).await);
-    assert!(take(holder.clone(), name("long"), HOUR).await);
-    fx.clock().step_back(HOUR);
-    mend(&other).await;
-    mend(&holder).await;
-    fx.advance(SECOND * 30 - MILLI);
-    assert!(!take(other.clone(), name("short"), SECOND).await);
-    fx.advance(MILLI);
-    assert!(take(other.clone(), name("short"), SECOND).await);
-    assert!(!take(other.clone(), name("long"), SECOND).await, "one that is longer than the step stays");
 }

@@ -309,15 +309,26 @@ pub async fn a_zombie_can_neither_read_nor_report_nor_get_a_permit(fx: Fixture) 
 pub async fn a_crashed_job_goes_back_through_an_outcome(fx: Fixture) {
     let heir = fx.node("heir").await;
     let (zombie, old, moved) = zombie(&fx, &heir, job()).await;
-    heir.end(&moved, crashed()).await;
+    let due = heir.job(old.id).await.scheduled_time;
+    let mut outcome = Outcome::new(moved.id, moved.fence, crashed());
+    outcome.crash = Some(error("the zombie died with it"));
+    let verdict = heir.commit(outcome.clone()).await;
+    assert!(matches!(verdict, Verdict::Recorded(_)), "{verdict:?}");
+    assert_eq!(heir.commit(outcome).await, Verdict::AlreadyRecorded);
 
     let back = heir.job(old.id).await;
     assert_eq!((back.status, back.attempts, back.crash_count), (JobStatus::Pending, 0, 1));
-    assert_eq!((back.picked_by, back.picked_at, back.scheduled_time), (None, None, fx.now()));
+    assert_eq!(
+        (back.picked_by, back.picked_at, back.scheduled_time),
+        (None, None, due),
+        "it keeps its place"
+    );
     let rows = history(&heir, old.id).await;
     assert_eq!(rows.len(), 1);
     assert_eq!((rows[0].fence, rows[0].result), (moved.fence, ExecutionResult::Crashed));
-    assert_eq!(rows[0].owner, heir.owner);
+    assert_eq!(rows[0].owner, heir.owner, "whoever recorded it");
+    assert_eq!(rows[0].error.as_deref(), Some("the zombie died with it"));
+    assert_eq!((&back.last_error, rows[0].error_class.as_deref()), (&rows[0].error, Some("TestError")));
 
     let healthy = fx.node("healthy").await;
     let again = healthy.claim_one().await;
@@ -344,6 +355,7 @@ pub async fn a_job_that_crashes_its_nodes_is_dead_lettered(fx: Fixture) {
     heir.end(&moved[0], end).await;
     let dead = heir.job(id).await;
     assert_eq!((dead.status, dead.attempts), (JobStatus::Failed, 0), "a crash consumes no attempt");
+    assert_eq!(dead.crash_count, 4, "the last one counts too");
     let results: Vec<_> = history(&heir, id).await.iter().map(|row| row.fence).collect();
     assert_eq!(results.len(), 4, "every crash left a row");
 }

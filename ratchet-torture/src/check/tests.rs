@@ -36,6 +36,7 @@ fn good() -> (JobId, Evidence) {
         ],
         recorded: vec![recorded(job, 3, B, "CRASHED"), recorded(job, 5, B, "SUCCEEDED")],
         ends: HashMap::from([(job, End { status: JobStatus::Succeeded, attempts: 0, crashes: 1 })]),
+        guilty: HashSet::new(),
     };
     (job, evidence)
 }
@@ -117,4 +118,18 @@ fn runs_failures_and_crashes_are_counted() {
     assert_eq!(found(|job, evidence| evidence.runs.push(run(job, 9))), ["I11"]);
     assert_eq!(found(|_, evidence| end(evidence, |end| end.attempts = 1)), ["I11"]);
     assert_eq!(found(|_, evidence| end(evidence, |end| end.crashes = 5)), ["I11"]);
+}
+
+#[test]
+fn who_is_blamed_wrongly_or_not_at_all_is_noticed() {
+    let guilty = |job, evidence: &mut Evidence| assert!(evidence.guilty.insert(job));
+    assert_eq!(found(guilty), ["blame"], "it succeeded");
+    let wronged = found(|_, evidence| end(evidence, |end| end.status = JobStatus::Failed));
+    assert!(wronged.contains(&"blame"), "{wronged:?}");
+    let known = found(|job, evidence| {
+        guilty(job, evidence);
+        end(evidence, |end| end.status = JobStatus::Failed);
+        evidence.recorded[1].result = "FAILED".to_owned();
+    });
+    assert_eq!(known, [""; 0], "its end is no failed attempt");
 }

@@ -1,6 +1,10 @@
-//! What the database saw: every change of every job, kept by triggers that no node knows of.
+//! What the database saw: every change of every job, noted by triggers or read from a change stream, of which no node
+//! knows.
 
+mod change_stream;
+mod mongodb;
 mod postgres;
+mod sql;
 mod sqlite;
 
 use std::path::Path;
@@ -12,9 +16,10 @@ use async_trait::async_trait;
 use clap::ValueEnum;
 use ratchet_api::JobId;
 use ratchet_api::store::JobStore;
-use uuid::Uuid;
 
 use crate::plan::Scenario;
+use mongodb::Mongodb;
+pub(crate) use mongodb::open as open_mongodb;
 use postgres::Postgres;
 pub(crate) use postgres::open as open_postgres;
 use sqlite::Sqlite;
@@ -23,10 +28,11 @@ use sqlite::Sqlite;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StoreName {
     Postgres,
+    Mongodb,
     Sqlite,
 }
 
-/// A change of a queue row. An insert has no old part, a delete no new one.
+/// A change of a queue row, or of the queue part of a job's document. An insert has no old part, a delete no new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) job: JobId,
@@ -56,29 +62,6 @@ pub(crate) struct Recorded {
     pub(crate) owner: String,
     pub(crate) result: String,
 }
-
-/// How many business keys have more than one live job.
-const KEYS_IN_EXCESS: &str = "SELECT count(*) FROM (
-    SELECT 1 FROM scheduler_job_queue WHERE business_key IS NOT NULL GROUP BY business_key HAVING count(*) > 1
-) twice";
-/// How many idempotency keys have more than one job.
-const IDEMPOTENCY_KEYS_IN_EXCESS: &str = "SELECT count(*) FROM (
-    SELECT 1 FROM scheduler_job WHERE idempotency_key IS NOT NULL GROUP BY idempotency_key HAVING count(*) > 1
-) twice";
-/// How many resources have more permits than their limit.
-const RESOURCES_IN_EXCESS: &str = "SELECT count(*) FROM scheduler_resource_limit l WHERE l.max_concurrent < (
-    SELECT count(*) FROM scheduler_resource_permit p WHERE p.resource_name = l.resource_name
-)";
-const PERMITS: &str = "SELECT count(*) FROM scheduler_resource_permit";
-const KEYS: &str = "SELECT count(*) FROM scheduler_business_key_reservation";
-const RECORDED: &str = "SELECT job_id, fence, node_id, status FROM scheduler_job_execution";
-
-const LOSE_A_JOB: &str =
-    "DELETE FROM scheduler_job WHERE job_id = (SELECT job_id FROM scheduler_job ORDER BY job_id LIMIT 1)";
-const RECORD_TWICE: &str =
-    "INSERT INTO scheduler_job_execution (job_id, fence, node_id, status, attempt, recorded_at)
-    SELECT job_id, fence + 1000, node_id, status, attempt, recorded_at FROM scheduler_job_execution
-    WHERE status = 'SUCCEEDED' ORDER BY job_id DESC LIMIT 1";
 
 /// What must never be seen, not even for a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,38 +105,33 @@ pub(crate) trait Witness: Send + Sync {
     async fn mend(&self) -> Result<()>;
     /// Ends the server in the hardest way, after which it starts again; `false` if there is none.
     async fn crash(&self) -> Result<bool>;
-    /// Kills the primary and promotes its standby, which only reads for so long before; answers when it was promoted.
+    /// Kills the primary. A standby only reads for so long before it is promoted; members of a replica set elect another by
+    /// themselves. Answers when writes were taken again.
     async fn fail_over(&self, _reading: Duration) -> Result<i64> {
         bail!("this store has no standby")
+    }
+    /// Tells the primary to step down; answers when another one took writes.
+    async fn step_down(&self) -> Result<i64> {
+        bail!("this store has no primary that steps down")
+    }
+    /// Leaves no room on the disk of the database.
+    async fn fill_disk(&self) -> Result<()> {
+        bail!("this store has no disk of its own")
+    }
+    /// And makes room again.
+    async fn free_disk(&self) -> Result<()> {
+        bail!("this store has no disk of its own")
     }
     /// Every change so far, in order.
     async fn changes(&self) -> Result<Vec<Change>>;
     /// Every recorded outcome so far.
     async fn recorded(&self) -> Result<Vec<Recorded>>;
-    /// The number that this query answers.
-    async fn count(&self, query: &'static str) -> Result<i64>;
-
-    async fn excess(&self) -> Result<Excess> {
-        Ok(Excess {
-            keys: self.count(KEYS_IN_EXCESS).await?,
-            idempotency_keys: self.count(IDEMPOTENCY_KEYS_IN_EXCESS).await?,
-            resources: self.count(RESOURCES_IN_EXCESS).await?,
-        })
-    }
-
-    async fn rest(&self) -> Result<Rest> {
-        Ok(Rest { permits: self.count(PERMITS).await?, keys: self.count(KEYS).await? })
-    }
-
-    /// Runs a statement.
-    async fn execute(&self, statement: &'static str) -> Result<()>;
-
+    /// What must never be seen, as it is now.
+    async fn excess(&self) -> Result<Excess>;
+    /// What is left now.
+    async fn rest(&self) -> Result<Rest>;
     /// Loses a job, and records a success of another a second time.
-    async fn spoil(&self) -> Result<()> {
-        self.execute(LOSE_A_JOB).await?;
-        self.execute(RECORD_TWICE).await
-    }
-
+    async fn spoil(&self) -> Result<()>;
     /// Nobody needs it any more.
     async fn remove(&self) -> Result<()>;
 }
@@ -162,13 +140,9 @@ pub(crate) trait Witness: Send + Sync {
 pub(crate) async fn make(store: StoreName, scenario: Scenario, folder: &Path) -> Result<Box<dyn Witness>> {
     Ok(match store {
         StoreName::Postgres => Box::new(Postgres::make(scenario == Scenario::Failover).await?),
-        StoreName::Sqlite => Box::new(Sqlite::make(folder).await?),
+        StoreName::Mongodb => Box::new(Mongodb::make(scenario).await?),
+        StoreName::Sqlite => Box::new(Sqlite::make(folder, scenario == Scenario::DiskFull).await?),
     })
-}
-
-/// A row of [`RECORDED`].
-fn recorded((job, fence, owner, result): (Uuid, i64, String, String)) -> Recorded {
-    Recorded { job: JobId::from_uuid(job), fence, owner, result }
 }
 
 /// A queue row that was or is there.

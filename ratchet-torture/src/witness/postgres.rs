@@ -15,7 +15,8 @@ use sqlx::{Connection as _, PgConnection, Row as _};
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
-use super::{Change, RECORDED, Recorded, Witness, hold, recorded};
+use super::sql::{self, RECORDED, Sql, recorded};
+use super::{Change, Excess, Recorded, Rest, Witness, hold};
 use crate::cluster::Cluster;
 use crate::proxy::Proxy;
 
@@ -131,13 +132,16 @@ impl Witness for Postgres {
         Ok(rows.into_iter().map(recorded).collect())
     }
 
-    async fn count(&self, query: &'static str) -> Result<i64> {
-        Ok(sqlx::query_scalar(query).fetch_one(&mut self.connection().await?).await?)
+    async fn excess(&self) -> Result<Excess> {
+        sql::excess(self).await
     }
 
-    async fn execute(&self, statement: &'static str) -> Result<()> {
-        sqlx::query(statement).execute(&mut self.connection().await?).await?;
-        Ok(())
+    async fn rest(&self) -> Result<Rest> {
+        sql::rest(self).await
+    }
+
+    async fn spoil(&self) -> Result<()> {
+        sql::spoil(self).await
     }
 
     async fn remove(&self) -> Result<()> {
@@ -146,6 +150,18 @@ impl Witness for Postgres {
         }
         let drop = Statement::compile("DROP SCHEMA ratchet CASCADE", Dialect::Postgres, &self.schema)?;
         sqlx::raw_sql(drop.sql()).execute(&mut self.connection().await?).await?;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Sql for Postgres {
+    async fn count(&self, query: &'static str) -> Result<i64> {
+        Ok(sqlx::query_scalar(query).fetch_one(&mut self.connection().await?).await?)
+    }
+
+    async fn execute(&self, statement: &'static str) -> Result<()> {
+        sqlx::query(statement).execute(&mut self.connection().await?).await?;
         Ok(())
     }
 }

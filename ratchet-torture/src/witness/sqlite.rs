@@ -1,10 +1,13 @@
 //! A file of SQLite's.
 
+use std::fs::File;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, ensure};
 use async_trait::async_trait;
 use ratchet_api::JobId;
 use ratchet_api::store::JobStore;
@@ -14,18 +17,67 @@ use sqlx::{Connection as _, Row as _, SqliteConnection};
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
-use super::{Change, RECORDED, Recorded, Witness, hold, recorded};
+use super::sql::{self, RECORDED, Sql, recorded};
+use super::{Change, Excess, Recorded, Rest, Witness, hold};
 
 /// A file.
 pub(crate) struct Sqlite {
     file: PathBuf,
     /// Locks everybody out for as long as it is there.
     lock: Mutex<Option<SqliteConnection>>,
+    /// The disk that it is on, if that was made for this run.
+    disk: Option<Disk>,
+}
+
+/// A small file system in memory, which goes with this.
+struct Disk {
+    folder: PathBuf,
+}
+
+impl Disk {
+    /// Megabytes: more than the database needs.
+    const SIZE: &str = "size=64m";
+
+    fn mount(folder: PathBuf) -> Result<Self> {
+        std::fs::create_dir(&folder)?;
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", Self::SIZE, "tmpfs"]).arg(&folder).status()?;
+        ensure!(mounted.success(), "a disk that is full needs a tmpfs, which only root may mount");
+        Ok(Self { folder })
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.folder.join("filler")
+    }
+
+    /// Writes until there is no room for a byte.
+    fn fill(&self) -> Result<()> {
+        let (mut file, mut size) = (File::create(self.filler())?, 1 << 20);
+        let nothing = vec![0; size];
+        while size > 0 {
+            match file.write(&nothing[..size]) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::StorageFull => size /= 2,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // Also while a worker that is about to be killed has files open.
+        let _ = Command::new("umount").arg("--lazy").arg(&self.folder).status();
+    }
 }
 
 impl Sqlite {
-    pub(crate) async fn make(folder: &Path) -> Result<Self> {
-        let place = Self { file: folder.join("jobs.db"), lock: Mutex::default() };
+    /// Makes it in this folder, or on a small disk of its own below it.
+    pub(crate) async fn make(folder: &Path, on_a_disk: bool) -> Result<Self> {
+        let disk = on_a_disk.then(|| Disk::mount(folder.join("disk"))).transpose()?;
+        let file = disk.as_ref().map_or(folder, |disk| &disk.folder).join("jobs.db");
+        let place = Self { file, lock: Mutex::default(), disk };
         drop(SqliteStore::open(&place.file).await?);
         sqlx::raw_sql(include_str!("sqlite.sql")).execute(&mut place.connection().await?).await?;
         Ok(place)
@@ -66,6 +118,15 @@ impl Witness for Sqlite {
         Ok(false)
     }
 
+    async fn fill_disk(&self) -> Result<()> {
+        self.disk.as_ref().context("the disk is not that of this run alone")?.fill()
+    }
+
+    async fn free_disk(&self) -> Result<()> {
+        let disk = self.disk.as_ref().context("the disk is not that of this run alone")?;
+        Ok(std::fs::remove_file(disk.filler())?)
+    }
+
     async fn changes(&self) -> Result<Vec<Change>> {
         let rows = sqlx::query("SELECT * FROM torture_change ORDER BY seq");
         let rows = rows.fetch_all(&mut self.connection().await?).await?;
@@ -87,19 +148,34 @@ impl Witness for Sqlite {
         Ok(rows.into_iter().map(recorded).collect())
     }
 
-    async fn count(&self, query: &'static str) -> Result<i64> {
-        Ok(sqlx::query_scalar(query).fetch_one(&mut self.connection().await?).await?)
+    async fn excess(&self) -> Result<Excess> {
+        sql::excess(self).await
     }
 
-    async fn execute(&self, statement: &'static str) -> Result<()> {
-        sqlx::query(statement).execute(&mut self.connection().await?).await?;
-        Ok(())
+    async fn rest(&self) -> Result<Rest> {
+        sql::rest(self).await
+    }
+
+    async fn spoil(&self) -> Result<()> {
+        sql::spoil(self).await
     }
 
     async fn remove(&self) -> Result<()> {
         let whole: String =
             sqlx::query_scalar("PRAGMA integrity_check").fetch_one(&mut self.connection().await?).await?;
         anyhow::ensure!(whole == "ok", "the file is damaged: {whole}");
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Sql for Sqlite {
+    async fn count(&self, query: &'static str) -> Result<i64> {
+        Ok(sqlx::query_scalar(query).fetch_one(&mut self.connection().await?).await?)
+    }
+
+    async fn execute(&self, statement: &'static str) -> Result<()> {
+        sqlx::query(statement).execute(&mut self.connection().await?).await?;
         Ok(())
     }
 }

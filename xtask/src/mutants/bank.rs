@@ -19,6 +19,8 @@ const ENGINES: &str = "ratchet-suite/mutants";
 const PLANS: &str = "ratchet-store-sqlite/mutants";
 /// Schemas, migrations and readings of errors that are wrong.
 const SQL: &str = "ratchet-store-core/mutants";
+/// Statements and indexes of the store on MongoDB.
+const MONGODB: &str = "ratchet-store-mongodb/mutants";
 /// The area of mutants of the pure rules, which no case of a store may see.
 const PURE: &str = "api";
 
@@ -74,6 +76,10 @@ pub(crate) enum Suite {
     Engine,
     /// How SQLite finds rows.
     Plans,
+    /// The conformance suite on MongoDB.
+    Mongodb,
+    /// How MongoDB finds documents.
+    Explain,
     /// The unit tests of `ratchet-store-core`.
     Sql,
     /// The migrator on every SQL server.
@@ -83,14 +89,11 @@ pub(crate) enum Suite {
 }
 
 impl Suite {
-    /// Every one.
-    pub(crate) const ALL: [Self; 8] =
-        [Self::Memory, Self::Api, Self::Core, Self::Engine, Self::Plans, Self::Sql, Self::Migrate, Self::Ddl];
-
     /// The crate that holds the tests.
     pub(crate) const fn tests_of(self) -> &'static str {
         match self {
-            Self::Memory => "ratchet-tck",
+            Self::Memory | Self::Mongodb => "ratchet-tck",
+            Self::Explain => "ratchet-store-mongodb",
             Self::Api => "ratchet-api",
             Self::Core => "ratchet-core",
             Self::Engine => "ratchet-suite",
@@ -103,6 +106,7 @@ impl Suite {
     pub(crate) const fn servers(self) -> &'static [Server] {
         match self {
             Self::Migrate | Self::Ddl => SHARED_SQL.1,
+            Self::Mongodb | Self::Explain => &[Server::Mongodb],
             Self::Memory | Self::Api | Self::Core | Self::Engine | Self::Plans | Self::Sql => &[],
         }
     }
@@ -136,10 +140,12 @@ pub(crate) fn load(workspace: &Path, generated: &BTreeSet<&str>) -> Result<Vec<M
     let engines = read(workspace, ENGINES, Suite::Core)?;
     let plans = read(workspace, PLANS, Suite::Plans)?;
     let sql = read(workspace, SQL, Suite::Sql)?;
+    let mongodb = read(workspace, MONGODB, Suite::Mongodb)?;
     let mut areas: BTreeSet<&str> = ratchet_tck::cases::all().map(|case| case.area).collect();
     areas.extend(ratchet_tck::coordinator::CASES.iter().map(|case| case.area));
     let mut problems = strange_areas(&stores, &areas, generated);
-    let bank: Vec<Mutant> = stores.into_iter().chain(engines).chain(plans).chain(sql).collect();
+    let bank: Vec<Mutant> =
+        stores.into_iter().chain(engines).chain(plans).chain(sql).chain(mongodb).collect();
     problems.extend(stale(&bank, |file| fs::read_to_string(workspace.join(file)).ok()));
     if !problems.is_empty() {
         bail!("the bank of mutants is not in order:\n  {}", problems.join("\n  "));

@@ -97,9 +97,13 @@ impl Due<'_> {
         if (self.age)(&entry.verified).is_none_or(|age| age >= MAX_AGE) {
             return Some(Reason::Aged);
         }
-        let draw = Sha256::new().chain_update(self.commit).chain_update(name).finalize();
-        (draw[0] % SHARE == 0).then_some(Reason::Drawn)
+        draw(self.commit, name).is_multiple_of(SHARE).then_some(Reason::Drawn)
     }
+}
+
+/// The number that a commit draws for a name.
+pub(crate) fn draw(commit: &str, name: &str) -> u8 {
+    Sha256::new().chain_update(commit).chain_update(name).finalize()[0]
 }
 
 /// The hash that an entry for this mutant has now.

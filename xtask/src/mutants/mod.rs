@@ -18,7 +18,7 @@ use std::{
     path::Path,
     sync::{Mutex, PoisonError},
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Result, bail};
@@ -45,8 +45,14 @@ pub(crate) const WORKERS: usize = 2;
 const NAMED: usize = 12;
 
 /// Tries the mutants of the bank that are due, all of them, or those whose name or area a filter names; an error unless
-/// each is caught. Keeps the results in `mutants.lock`.
-pub(crate) fn run(workspace: &Path, filters: &[String], all: bool, workers: usize) -> Result<()> {
+/// each is caught. Keeps the results in `mutants.lock`. None is begun after `limit`: those left stay due.
+pub(crate) fn run(
+    workspace: &Path,
+    filters: &[String],
+    all: bool,
+    workers: usize,
+    limit: Option<Duration>,
+) -> Result<()> {
     let begun = Instant::now();
     let bank = bank::load(workspace, &Generated::read(workspace)?.areas())?;
     let hashes = hashes(workspace, &bank)?;
@@ -62,13 +68,16 @@ pub(crate) fn run(workspace: &Path, filters: &[String], all: bool, workers: usiz
         bail!("no mutant is called like {}", filters.join(" or "));
     }
     println!("{}", plan(bank.len(), &chosen.iter().map(|(_, reason)| *reason).collect::<Vec<_>>()));
-    // An entry that stands names a test that catches the mutant: that test is enough to see that it still does.
+    // An entry names a test that caught the mutant: that test is enough to see that it still does.
     let known = |mutant: &Mutant, reason| match reason {
-        Reason::Aged | Reason::Drawn => lock.entry(&mutant.name).and_then(|e| e.caught_by.first()).cloned(),
-        Reason::Changed | Reason::Asked => None,
+        Reason::Changed | Reason::Aged | Reason::Drawn => {
+            lock.entry(&mutant.name).and_then(|entry| entry.caught_by.first()).cloned()
+        }
+        Reason::Asked => None,
     };
-    let trials: Vec<Trial> =
+    let mut trials: Vec<Trial> =
         chosen.into_iter().map(|(mutant, reason)| Trial { known: known(&mutant, reason), mutant }).collect();
+    sort(&mut trials, limit.map(|_| history.head.as_str()));
     let wanted = trials.len();
     let lock = Mutex::new(lock);
     // Written at once: half an hour of work is not lost to whatever stops it.
@@ -86,11 +95,20 @@ pub(crate) fn run(workspace: &Path, filters: &[String], all: bool, workers: usiz
         lock.replace(&bank, name, entry);
         lock.write(workspace)
     };
-    let fates = try_on_copies(workspace, trials, workers, &record)?;
-    let count = fates.iter().filter(|(_, fate)| caught_by(fate).is_some()).count();
-    println!("{count}/{wanted} mutants caught in {:.0} s", begun.elapsed().as_secs_f64());
-    if count < wanted {
-        bail!("{} mutants were not caught", wanted - count);
+    let fates = try_on_copies(workspace, trials, workers, limit.map(|limit| begun + limit), &record)?;
+    let left: Vec<&str> = fates
+        .iter()
+        .filter(|(_, fate)| caught_by(fate).is_none())
+        .map(|(trial, _)| trial.mutant.name.as_str())
+        .collect();
+    let (tried, seconds) = (fates.len(), begun.elapsed().as_secs_f64());
+    println!("{}/{tried} mutants caught in {seconds:.0} s", tried - left.len());
+    if tried < wanted {
+        println!("{} were not tried, because the time was over; they stay due", wanted - tried);
+    }
+    if !left.is_empty() {
+        // By name: they are far up by now.
+        bail!("{} mutants were not caught: {}", left.len(), left.join(", "));
     }
     Ok(())
 }
@@ -123,7 +141,8 @@ pub(crate) fn run_generated(workspace: &Path, filters: &[String], all: bool, wor
             let trials = left
                 .drain(..)
                 .map(|mutant| Trial { mutant: Mutant { suite: *suite, ..mutant }, known: None });
-            for (Trial { mutant, .. }, fate) in try_all(&mut workers, trials.collect(), &|_, _| Ok(()))? {
+            for (Trial { mutant, .. }, fate) in try_all(&mut workers, trials.collect(), None, &|_, _| Ok(()))?
+            {
                 match fate {
                     Fate::Missed => left.push(mutant),
                     fate => fates.push((mutant, fate)),
@@ -195,24 +214,30 @@ struct Trial {
 /// Is told how each trial ended.
 type Record<'a> = &'a (dyn Fn(&Trial, &Fate) -> Result<()> + Sync);
 
+/// Sorts so that workers change suites and crates seldom. Within a suite the crate that the others build on comes last:
+/// its mutants cost the longest builds, and taking the last one back costs one more. Where time is limited, those that no
+/// test is known to catch come first, and each commit begins with another suite.
+fn sort(trials: &mut [Trial], limited_on: Option<&str>) {
+    trials.sort_by_cached_key(|Trial { mutant, known }| {
+        let turn = limited_on.map(|commit| (known.is_some(), lock::draw(commit, mutant.suite.tests_of())));
+        (turn, mutant.suite, Reverse(mutant.file.clone()))
+    });
+}
+
 fn try_on_copies(
     workspace: &Path,
-    mut trials: Vec<Trial>,
+    trials: Vec<Trial>,
     workers: usize,
+    until: Option<Instant>,
     record: Record<'_>,
 ) -> Result<Vec<(Trial, Fate)>> {
     if trials.is_empty() {
         return Ok(Vec::new());
     }
-    // Workers change suites and crates seldom. Within a suite the crate that the others build on comes last: its mutants
-    // cost the longest builds, and taking the last one back costs one more.
-    trials.sort_by(|Trial { mutant: a, .. }, Trial { mutant: b, .. }| {
-        (a.suite, Reverse(&a.file)).cmp(&(b.suite, Reverse(&b.file)))
-    });
     let suites: BTreeSet<Suite> = trials.iter().map(|trial| trial.mutant.suite).collect();
     servers::during(workspace, &servers_for(&suites), false, |running| {
         let mut workers = prepare(workspace, workers.clamp(1, trials.len()), &suites, running)?;
-        try_all(&mut workers, trials.into(), record)
+        try_all(&mut workers, trials.into(), until, record)
     })
 }
 
@@ -248,11 +273,19 @@ fn prepare(
     Ok(workers)
 }
 
-fn try_all(workers: &mut [Worker], queue: VecDeque<Trial>, record: Record<'_>) -> Result<Vec<(Trial, Fate)>> {
+fn try_all(
+    workers: &mut [Worker],
+    queue: VecDeque<Trial>,
+    until: Option<Instant>,
+    record: Record<'_>,
+) -> Result<Vec<(Trial, Fate)>> {
     let queue = Queue::new(queue);
+    let is_over = || until.is_some_and(|until| Instant::now() >= until);
     let work = |worker: &mut Worker| -> Result<Vec<(Trial, Fate)>> {
         let mut fates = Vec::new();
-        while let Some(trial) = queue.next() {
+        while !is_over()
+            && let Some(trial) = queue.next()
+        {
             // Whatever stops one worker would stop the others too.
             let fate =
                 worker.try_mutant(&trial.mutant, trial.known.as_deref()).inspect_err(|_| queue.clear())?;
@@ -364,6 +397,28 @@ mod tests {
         assert!((6..=12).contains(&few.len()), "{few:?}");
         assert!(few.iter().all(|test| tests(400).contains(test)));
         assert!(sample(&tests(13)).len() <= 12);
+    }
+
+    #[test]
+    fn where_time_is_limited_unknown_mutants_come_first_and_suites_take_turns() {
+        let trial = |name: &str, suite, known: Option<&str>| Trial {
+            mutant: mutant("area", name, suite),
+            known: known.map(str::to_owned),
+        };
+        let order = |limited_on: Option<&str>| {
+            let mut trials = vec![
+                trial("old engine", Suite::Engine, Some("a")),
+                trial("old memory", Suite::Memory, Some("b")),
+                trial("new engine", Suite::Engine, None),
+                trial("old core", Suite::Core, Some("c")),
+            ];
+            sort(&mut trials, limited_on);
+            trials.into_iter().map(|trial| trial.mutant.name).collect::<Vec<_>>()
+        };
+        assert_eq!(order(None), ["old memory", "old core", "old engine", "new engine"]);
+        let limited: BTreeSet<Vec<String>> = (0..64).map(|n| order(Some(&format!("{n}")))).collect();
+        assert!(limited.iter().all(|names| names[0] == "new engine"), "{limited:?}");
+        assert_eq!(limited.len(), 6, "each suite may be the first of the others");
     }
 
     #[test]

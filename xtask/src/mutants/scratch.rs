@@ -14,12 +14,13 @@ use anyhow::{Context, Result};
 use toml::{Table, Value};
 
 /// The crates that the suites need.
-const CRATES: [&str; 8] = [
+const CRATES: [&str; 9] = [
     "ratchet-api",
     "ratchet-core",
     "ratchet-macros",
     "ratchet-store-core",
     "ratchet-store-memory",
+    "ratchet-store-mongodb",
     "ratchet-store-sqlite",
     "ratchet-suite",
     "ratchet-tck",

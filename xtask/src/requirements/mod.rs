@@ -1,10 +1,13 @@
 //! Which test shows which requirement, and whether that test can fail: `cargo xtask requirements`.
 //!
-//! A requirement is *shown* if a test that names it has caught a mutant, *asserted only* if none of its tests
-//! has, and *open* without a test. What only a reader can check is shown *by inspection* of a page. Which test catches
-//! which mutant stands in `mutants.lock` and `mutants.generated.toml`.
+//! A requirement is *shown* if a test that names it, and looks where a user would see it ([`Level`]), has caught a mutant,
+//! and *asserted only* if none of these tests has. It is shown *store only* if a store does it and no test shows that the
+//! engine makes use of it, *in part* if a part of it does not exist yet, and *open* without a test. What only a reader can
+//! check is shown *by inspection* of a page. Which test catches which mutant stands in `mutants.lock` and
+//! `mutants.generated.toml`.
 
 mod document;
+mod level;
 mod sources;
 
 use std::{
@@ -18,6 +21,7 @@ use serde::Serialize;
 
 use self::{
     document::{Item, LAST},
+    level::Level,
     sources::Test,
 };
 use crate::mutants::{self, Generated, History, Lock};
@@ -40,7 +44,12 @@ pub(crate) struct RequirementsCommand {
 struct Row {
     number: u16,
     text: String,
+    /// Where a user would see it.
+    level: Level,
     state: State,
+    /// What of it does not exist yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing: Option<&'static str>,
     /// Where to read it, if no test can show it.
     #[serde(skip_serializing_if = "Option::is_none")]
     page: Option<String>,
@@ -68,6 +77,8 @@ struct Kill {
 enum State {
     Shown,
     AssertedOnly,
+    InPart,
+    StoreOnly,
     ByInspection,
     Open,
 }
@@ -77,13 +88,15 @@ impl fmt::Display for State {
         f.pad(match self {
             Self::Shown => "shown",
             Self::AssertedOnly => "asserted only",
+            Self::InPart => "in part",
+            Self::StoreOnly => "store only",
             Self::ByInspection => "by inspection",
             Self::Open => "open",
         })
     }
 }
 
-/// Carries the command out. Open requirements are no error, a document that is not in order is.
+/// Carries the command out. Requirements that are not shown are no error, a document that is not in order is.
 pub(crate) fn run(command: &RequirementsCommand, workspace: &Path) -> Result<()> {
     let text = fs::read_to_string(workspace.join(DOCUMENT)).context(DOCUMENT)?;
     let items = document::parse(&text)?;
@@ -162,11 +175,16 @@ fn kills(workspace: &Path) -> Result<Vec<Kill>> {
 }
 
 fn row(item: Item, tests: &[Test], kills: &[Kill]) -> Row {
-    let shows = |test: &&Test| test.numbers.contains(&item.number);
-    let tests: Vec<String> = tests.iter().filter(shows).map(|test| test.id.clone()).collect();
+    let (level, missing) = (level::of_item(item.number), level::missing_part(item.number));
+    let named = tests.iter().filter(|test| test.numbers.contains(&item.number)).map(|test| test.id.clone());
+    let (enough, lower): (Vec<String>, Vec<String>) = named.partition(|id| level::of_test(id) >= level);
+    let is_lower = enough.is_empty() && !lower.is_empty();
+    let tests = if is_lower { lower } else { enough };
     let caught: Vec<&Kill> =
         kills.iter().filter(|kill| kill.caught_by.iter().any(|by| tests.contains(by))).collect();
     let state = match (tests.is_empty(), caught.is_empty()) {
+        (false, _) if is_lower => State::StoreOnly,
+        (false, _) if missing.is_some() => State::InPart,
         (false, false) => State::Shown,
         (false, true) => State::AssertedOnly,
         (true, _) if item.page.is_some() => State::ByInspection,
@@ -176,13 +194,14 @@ fn row(item: Item, tests: &[Test], kills: &[Kill]) -> Row {
     let verified = newest.map(|kill| kill.verified.clone());
     let kills = caught.iter().map(|kill| kill.mutant.clone()).collect();
     let Item { number, text, page } = item;
-    Row { number, text, state, page, tests, kills, verified }
+    Row { number, text, level, state, missing, page, tests, kills, verified }
 }
 
 fn line(row: &Row) -> String {
     let evidence = match (&row.state, &row.page) {
         (State::ByInspection, Some(page)) => page.clone(),
         (State::Open, _) => shortened(&row.text),
+        (State::InPart, _) => format!("{}: {}", some_of(&row.tests), row.missing.unwrap_or_default()),
         _ => some_of(&row.tests),
     };
     let kills = match row.kills.as_slice() {
@@ -190,7 +209,8 @@ fn line(row: &Row) -> String {
         kills => format!("  kills {}", some_of(kills)),
     };
     let verified = row.verified.as_ref().map(|commit| format!("  verified {commit}")).unwrap_or_default();
-    format!("{:<5} {:<14} {evidence}{kills}{verified}", format!("S{}", row.number), row.state)
+    let number = format!("S{}", row.number);
+    format!("{number:<5} {:<8} {:<14} {evidence}{kills}{verified}", row.level, row.state)
 }
 
 fn shortened(text: &str) -> String {
@@ -213,9 +233,11 @@ fn some_of(names: &[String]) -> String {
 fn closing(rows: &[Row]) -> String {
     let count = |state| rows.iter().filter(|row| row.state == state).count();
     format!(
-        "shown {}, asserted only {}, by inspection {}, open {}, of {}",
+        "shown {}, asserted only {}, in part {}, store only {}, by inspection {}, open {}, of {}",
         count(State::Shown),
         count(State::AssertedOnly),
+        count(State::InPart),
+        count(State::StoreOnly),
         count(State::ByInspection),
         count(State::Open),
         rows.len()
@@ -241,20 +263,36 @@ mod tests {
 
     #[test]
     fn a_requirement_is_shown_by_a_test_that_caught_something() {
-        let tests = [test("claim::once", &[1]), test("claim::idle", &[1, 2])];
-        let rows: Vec<Row> = [item(1, None), item(2, None), item(3, None), item(4, Some("docs/a.md"))]
+        let tests = [test("claim::once", &[150]), test("claim::idle", &[150, 151])];
+        let rows: Vec<Row> = [item(150, None), item(151, None), item(3, None), item(187, Some("docs/a.md"))]
             .into_iter()
             .map(|item| row(item, &tests, &[kill("claims-twice", 3), kill("claims-none", 1)]))
             .collect();
         let lines: Vec<String> = rows.iter().map(line).collect();
         let expected = [
-            "S1    shown          claim::once (+1)  kills claims-twice (+1)  verified c1",
-            "S2    asserted only  claim::idle",
-            "S3    open           It holds.",
-            "S4    by inspection  docs/a.md",
+            "S150  store    shown          claim::once (+1)  kills claims-twice (+1)  verified c1",
+            "S151  store    asserted only  claim::idle",
+            "S3    engine   open           It holds.",
+            "S187  docs     by inspection  docs/a.md",
         ];
         assert_eq!(lines, expected);
-        assert_eq!(closing(&rows), "shown 1, asserted only 1, by inspection 1, open 1, of 4");
+        let totals = "shown 1, asserted only 1, in part 0, store only 0, by inspection 1, open 1, of 4";
+        assert_eq!(closing(&rows), totals);
+    }
+
+    #[test]
+    fn a_test_below_the_level_of_a_requirement_does_not_show_it() {
+        let state = |number, tests: &[Test]| row(item(number, None), tests, &[kill("m", 1)]).state;
+        let store = test("claim::once", &[2, 143, 150]);
+        assert_eq!(state(143, std::slice::from_ref(&store)), State::StoreOnly, "whatever it caught");
+        assert_eq!(state(150, std::slice::from_ref(&store)), State::Shown);
+        let engine = test("ratchet-suite::cases::submit::runs", &[2, 143]);
+        assert_eq!(
+            state(143, &[store.clone(), engine.clone()]),
+            State::AssertedOnly,
+            "the other does not count"
+        );
+        assert_eq!(state(2, &[store, engine]), State::InPart);
     }
 
     #[test]

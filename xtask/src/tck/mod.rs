@@ -3,7 +3,7 @@
 pub(crate) mod output;
 mod suite;
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -45,6 +45,9 @@ pub(crate) struct TckCommand {
     /// How many mutants are tried at once
     #[arg(long, value_name = "N", default_value_t = mutants::WORKERS, value_parser = at_least_one)]
     jobs: usize,
+    /// With --mutants: begins none after so many minutes; those left stay due, and their number is told
+    #[arg(long, value_name = "N", requires = "mutants")]
+    minutes: Option<u64>,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
@@ -55,7 +58,8 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 pub(crate) fn run(command: &TckCommand, workspace: &Path) -> Result<()> {
     let TckCommand { words, all, jobs, .. } = command;
     if command.mutants {
-        return mutants::run(workspace, words, *all, *jobs);
+        let limit = command.minutes.map(|minutes| Duration::from_secs(60 * minutes));
+        return mutants::run(workspace, words, *all, *jobs, limit);
     }
     if command.generated {
         return mutants::run_generated(workspace, words, *all, *jobs);

@@ -5,6 +5,7 @@
 
 mod durations;
 mod program;
+mod space;
 mod tally;
 
 use std::{path::Path, process::Stdio, sync::mpsc, thread, time::Instant};
@@ -82,6 +83,7 @@ pub(crate) fn crate_of(store: &str) -> String {
 fn run(workspace: &Path, packages: &[String], running: &[Running], long: bool) -> Result<Tally> {
     let begun = Instant::now();
     let programs = program::build(workspace)?;
+    space::check(workspace)?;
     let built = begun.elapsed();
     let mut tally = Tally::default();
     run_all(programs, &Setting::new(running, long)?, |ended| {

@@ -1,9 +1,11 @@
 //! Test programs: which there are, and running one.
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, PipeReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -18,25 +20,30 @@ use crate::{
 
 /// Tells tests that they may take longer.
 const LONG: &str = "RATCHET_LONG";
+/// How long a program may run, unless tests may take longer. The longest takes three minutes.
+const LONGEST_RUN: Duration = Duration::from_secs(20 * 60);
 /// What all examples in the documentation count as.
 const DOCUMENTATION: &str = "documentation";
 
 /// Programs whose tests wait for leases, timers or other processes most of their time, with how many tests each runs at
 /// once for each core. They run beside those that keep the cores busy.
-const WAITING: [(&str, &str, usize); 9] = [
+const WAITING: [(&str, &str, usize); 11] = [
     ("ratchet-suite", "memory", 8),
+    ("ratchet-suite", "mongodb", 4),
     ("ratchet-suite", "postgres", 8),
     ("ratchet-suite", "sqlite", 8),
     ("ratchet-suite", "outage", 1),
     ("ratchet-cli", "cli", 1),
     ("ratchet-cli", "cluster", 1),
+    ("ratchet-store-mongodb", "wakeups", 4),
     ("ratchet-store-sqlite", "processes", 1),
     ("ratchet-store-sqlite", "wakeups", 1),
     ("ratchet-torture", "quick", 1),
 ];
 
 /// Of those that keep the cores busy, the ones that take longest: they start first, so that no core is idle at the end.
-const LONGEST: [(&str, &str); 5] = [
+const LONGEST: [(&str, &str); 6] = [
+    ("ratchet-suite", "damage"),
     ("workspace", DOCUMENTATION),
     ("ratchet-macros", "ui"),
     ("ratchet-store-mongodb", "tck"),
@@ -58,6 +65,8 @@ pub(super) struct Program {
 pub(super) struct Setting<'a> {
     servers: &'a [Running],
     long: bool,
+    /// How long a program may run.
+    limit: Duration,
     /// Where the libraries lie that the tests of a procedural macro are linked with.
     libraries: String,
 }
@@ -67,7 +76,8 @@ impl<'a> Setting<'a> {
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let out = Command::new(rustc).args(["--print", "target-libdir"]).output();
         let libraries = String::from_utf8_lossy(&out.context("cannot run rustc")?.stdout).trim().to_owned();
-        Ok(Self { servers, long, libraries })
+        let limit = if long { Duration::MAX } else { LONGEST_RUN };
+        Ok(Self { servers, long, limit, libraries })
     }
 }
 
@@ -123,7 +133,7 @@ impl Program {
 
     /// Runs it to its end.
     pub(super) fn run(&self, setting: &Setting<'_>) -> Result<Ended> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = thread::available_parallelism().map_or(1, usize::from);
         let threads = self.waits().unwrap_or(1) * cores;
         let order = self.order(setting)?;
         let (reader, writer) = std::io::pipe()?;
@@ -147,15 +157,26 @@ impl Program {
         drop(command);
         let mut output = String::new();
         let mut ends = Vec::new();
-        for line in BufReader::new(reader).split(b'\n') {
-            let line = line?;
-            let line = String::from_utf8_lossy(&line);
-            ends.extend(output::result(&line).map(|(name, _)| (name.to_owned(), begun.elapsed())));
-            output += &line;
-            output.push('\n');
+        let lines = lines(reader);
+        let mut late = None;
+        loop {
+            match lines.recv_timeout(setting.limit.saturating_sub(begun.elapsed())) {
+                Ok(line) => {
+                    let line = line?;
+                    ends.extend(output::result(&line).map(|(name, _)| (name.to_owned(), begun.elapsed())));
+                    output += &line;
+                    output.push('\n');
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    child.kill()?;
+                    late = Some(format!("killed: it had not ended after {} s", setting.limit.as_secs()));
+                    break;
+                }
+            }
         }
         let status = child.wait()?;
-        let failure = (!status.success()).then(|| status.to_string());
+        let failure = late.or_else(|| (!status.success()).then(|| status.to_string()));
         let durations = durations(&order, &ends, threads);
         let unfinished = unfinished(&order, &ends, threads);
         let (program, took) = (self.clone(), begun.elapsed());
@@ -188,6 +209,20 @@ impl Program {
             .env("LD_LIBRARY_PATH", &setting.libraries);
         command
     }
+}
+
+/// What is read, line by line, by a thread of its own: what a killed program started may hold the pipe open for ever.
+fn lines(reader: PipeReader) -> Receiver<std::io::Result<String>> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(reader).split(b'\n') {
+            let line = line.map(|line| String::from_utf8_lossy(&line).into_owned());
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
 }
 
 impl std::fmt::Display for Program {
@@ -234,18 +269,34 @@ mod tests {
         assert_eq!(programs[0].package, "ratchet-macros");
     }
 
-    #[test]
-    fn what_a_program_prints_and_how_it_ends_is_kept() {
-        let script = std::env::temp_dir().join(format!("xtask-program-{}", std::process::id()));
-        let text = "#!/bin/sh\n[ \"$1\" = --list ] && echo 'a: test' && exit\n\
-            echo \"test a ... ok\"; echo oops >&2; exit 1\n";
+    /// A program that runs this script, unless it is asked for its tests.
+    fn script(name: &str, text: &str) -> Program {
+        let script = std::env::temp_dir().join(format!("xtask-program-{name}-{}", std::process::id()));
+        let text = format!("#!/bin/sh\n[ \"$1\" = --list ] && echo 'a: test' && exit\n{text}\n");
         std::fs::write(&script, text).unwrap();
         std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let program = Program { executable: Some(script.clone()), ..named("a", "b") };
-        let ended = program.run(&Setting::new(&[], false).unwrap()).unwrap();
+        Program { executable: Some(script), ..named("a", name) }
+    }
+
+    fn run(program: &Program, limit: Duration) -> Ended {
+        let ended = program.run(&Setting { limit, ..Setting::new(&[], false).unwrap() }).unwrap();
+        std::fs::remove_file(program.executable.as_ref().unwrap()).unwrap();
+        ended
+    }
+
+    #[test]
+    fn what_a_program_prints_and_how_it_ends_is_kept() {
+        let ended = run(&script("b", "echo \"test a ... ok\"; echo oops >&2; exit 1"), LONGEST_RUN);
         assert_eq!(ended.failure.as_deref(), Some("exit status: 1"));
         assert_eq!(ended.output, "test a ... ok\noops\n");
         assert_eq!(ended.durations.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["a"]);
-        std::fs::remove_file(script).unwrap();
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_killed_and_its_test_named() {
+        let ended = run(&script("c", "echo begun; exec sleep 600"), Duration::from_secs(1));
+        assert_eq!(ended.failure.as_deref(), Some("killed: it had not ended after 1 s"));
+        assert_eq!(ended.unfinished, ["a"]);
+        assert_eq!(ended.output, "begun\n");
     }
 }

@@ -7,6 +7,8 @@ use crate::tck::output::Results;
 
 /// The integration test that runs the conformance suite of a store.
 const SUITE: &str = "tck";
+/// The crate whose integration test of a store's name runs the engine on it.
+const ENGINE: &str = "ratchet-suite";
 /// How many of the slowest tests are named.
 const SLOWEST: usize = 20;
 
@@ -105,6 +107,10 @@ impl Tally {
         self.counts.get(&(crate_of(store), SUITE.to_owned())).copied()
     }
 
+    fn engine(&self, store: &str) -> Option<Count> {
+        self.counts.get(&(ENGINE.to_owned(), store.to_owned())).copied()
+    }
+
     /// The slowest tests, a line for each store, the rest, what failed, and the sum alone on the last line.
     pub(super) fn summary(&self, packages: &[String]) -> String {
         let mut text = self.slowest();
@@ -119,6 +125,10 @@ impl Tally {
                 None => "not yet built".to_owned(),
             };
             text += &format!("store {store:<9} {line}\n");
+            if let Some(count) = self.engine(store) {
+                rest = rest.minus(count);
+                text += &format!("engine {store:<8} {count}\n");
+            }
         }
         text += &format!("all the rest    {rest}\n");
         for test in &self.failed_tests {
@@ -145,6 +155,9 @@ impl Tally {
         for (store, _) in STORES.iter().filter(|(store, _)| packages.contains(&crate_of(store))) {
             if self.suite(store).is_none_or(|count| count.total() == 0) {
                 failures.push(format!("the suite of the {store} store ran no test"));
+            }
+            if self.engine(store).is_none_or(|count| count.total() == 0) {
+                failures.push(format!("the engine suite ran no test on the {store} store"));
             }
         }
         failures
@@ -181,8 +194,16 @@ mod tests {
         )
     }
 
-    fn good() -> Tally {
+    /// The engine has passed on the memory store.
+    fn begun() -> Tally {
         let mut tally = Tally::default();
+        tally.add(ended("ratchet-suite", "memory", true, &result(30, 0, 0)));
+        tally
+    }
+
+    fn good() -> Tally {
+        let mut tally = begun();
+        tally.add(ended("ratchet-suite", "postgres", true, &result(30, 0, 0)));
         tally.add(ended("ratchet-api", "ratchet_api", true, &result(7, 0, 1)));
         tally.add(ended("ratchet-store-memory", "tck", true, &result(40, 0, 0)));
         tally.add(ended("ratchet-store-postgres", "tck", true, &result(41, 0, 2)));
@@ -197,20 +218,22 @@ mod tests {
         assert_eq!(
             tally.summary(&packages),
             "store memory    40 passed, 0 failed, 0 skipped\n\
+             engine memory   30 passed, 0 failed, 0 skipped\n\
              store postgres  41 passed, 0 failed, 2 skipped\n\
+             engine postgres 30 passed, 0 failed, 0 skipped\n\
              store mongodb   not yet built\n\
              store mysql     not yet built\n\
              store sqlite    not yet built\n\
              all the rest    11 passed, 0 failed, 1 skipped\n\
              \n\
-             92 passed, 0 failed, 3 skipped\n"
+             152 passed, 0 failed, 3 skipped\n"
         );
         assert!(tally.failures(&packages).is_empty());
     }
 
     #[test]
     fn a_failed_test_is_named_and_fails_the_run() {
-        let mut tally = Tally::default();
+        let mut tally = begun();
         let output = format!("test claim::a ... FAILED\n{}", result(39, 1, 0));
         let line = tally.add(ended("ratchet-store-memory", "tck", false, &output));
         assert!(line.ends_with("39 passed, 1 failed, 0 skipped, 1.0 s"), "{line}");
@@ -242,7 +265,7 @@ mod tests {
             (false, result(40, 0, 0)),
             (true, "says nothing\n".to_owned()),
         ] {
-            let mut tally = Tally::default();
+            let mut tally = begun();
             tally.add(ended("ratchet-store-memory", "tck", success, &output));
             let [told] = tally.failed_tests.as_slice() else { panic!("{:?}", tally.failed_tests) };
             assert!(told.starts_with("ratchet-store-memory tck: ended without a result"), "{output}");
@@ -271,7 +294,13 @@ mod tests {
     #[test]
     fn a_store_whose_suite_runs_nothing_fails_the_run() {
         let failures = good().failures(&packages(&["ratchet-store-mongodb"]));
-        assert_eq!(failures, ["the suite of the mongodb store ran no test"]);
+        assert_eq!(
+            failures,
+            [
+                "the suite of the mongodb store ran no test",
+                "the engine suite ran no test on the mongodb store"
+            ]
+        );
     }
 
     #[test]

@@ -97,7 +97,7 @@ const LAYERS: [Layer; 17] = [
     Layer {
         name: "ratchet-store-mongodb",
         normal: &["ratchet-api"],
-        tests: &["ratchet-servers", "ratchet-tck"],
+        tests: &["ratchet-servers", "ratchet-tck", "ratchet-store-memory"],
     },
     Layer {
         name: "ratchet-store-*",

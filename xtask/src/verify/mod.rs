@@ -6,7 +6,9 @@
 mod dependencies;
 mod migrations;
 mod packages;
+mod quotes;
 mod text;
+mod unused;
 
 use std::{
     path::Path,
@@ -61,7 +63,8 @@ pub(crate) fn fix(workspace: &Path) -> Result<()> {
             bail!("cargo {} failed", step[0]);
         }
     }
-    Ok(())
+    // Last, since formatting changes the programs that are quoted.
+    quotes::write(workspace)
 }
 
 fn dependency_rules(workspace: &Path, metadata: &Result<Value>, report: &mut Report) {
@@ -146,6 +149,12 @@ fn text_rules(workspace: &Path, report: &mut Report) {
         "bind the value; names of tables and columns go through the crate's one audited module",
         || each(&text::built_sql),
     );
+    let remedy = "wire it, with a test that fails if it is not consulted, or delete it";
+    let all = || files.as_ref().map_err(|err| anyhow!("{err:#}"));
+    report
+        .rule("pages quote their sources as they are", "run `cargo xtask fix`", || Ok(quotes::stale(all()?)));
+    report.rule("every option is read", remedy, || Ok(unused::options(all()?)));
+    report.rule("every method of a plug point is called", remedy, || Ok(unused::plug_methods(all()?)));
 }
 
 fn metadata(workspace: &Path) -> Result<Value> {

@@ -26,7 +26,7 @@ use super::{Bench, Counted, Place, Plan, Progress};
 use crate::backlog::{BOOST, Backlog};
 use crate::enqueue::Shop;
 use crate::lane::Lane;
-use crate::latency::WakeProbe;
+use crate::latency::{WakeReceiver, WakeSender};
 use crate::usage::family_cpu;
 
 pub(super) struct Postgres {
@@ -101,6 +101,10 @@ impl Bench for Postgres {
         let place = PgPlace { url: self.url.clone(), schema };
         PostgresStore::migrator(&self.url, place.namespace()?)?.migrate(|_| {}).await?;
         Ok(Box::new(place))
+    }
+
+    fn place_at(&self, address: &str) -> Result<Box<dyn Place>> {
+        Ok(Box::new(PgPlace { url: self.url.clone(), schema: address.to_owned() }))
     }
 }
 
@@ -180,8 +184,16 @@ impl Place for PgPlace {
         probe::shop(self).await.map(Some)
     }
 
-    async fn wake_probe(&self) -> Result<Option<Box<dyn WakeProbe>>> {
-        probe::wake_probe(self).await.map(Some)
+    fn address(&self) -> Option<String> {
+        Some(self.schema.clone())
+    }
+
+    async fn wake_receiver(&self) -> Result<Option<Box<dyn WakeReceiver>>> {
+        probe::wake_receiver(self).await.map(Some)
+    }
+
+    async fn wake_sender(&self) -> Result<Option<Box<dyn WakeSender>>> {
+        probe::wake_sender(self).await.map(Some)
     }
 
     async fn connect_counted(&self) -> Result<Option<Counted>> {

@@ -49,7 +49,7 @@ enum Command {
 
 pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) -> Result<ExitCode> {
     let client = place.open().await?;
-    match &arguments.command {
+    let done = match &arguments.command {
         Command::List(arguments) => list::run(arguments, &client, output).await,
         Command::Show(arguments) => show::run(arguments, &client, output).await,
         Command::Cancel(cancel) => {
@@ -58,5 +58,7 @@ pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) ->
         Command::Pause(jobs) => control::run(&jobs.ids, &Control::Pause, &client, output).await,
         Command::Resume(jobs) => control::run(&jobs.ids, &Control::Resume, &client, output).await,
         Command::Retry(jobs) => control::run_chosen(jobs, &Control::Retry, &client, output).await,
-    }
+    };
+    client.close().await;
+    done
 }

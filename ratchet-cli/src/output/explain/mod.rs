@@ -13,7 +13,7 @@ use super::{Instant, escape};
 
 /// What the store does not know.
 const UNKNOWN_HERE: &str =
-    "circuit breakers, class policies, rate limits and which queues a node serves; each node knows its own";
+    "which circuit breakers are open, class policies and rate limits; each node knows its own";
 
 /// Why a job is not running.
 #[derive(Clone, Debug, Serialize)]
@@ -38,7 +38,7 @@ impl Explanation {
             status: facts.job.status,
             reasons: reasons(facts),
             not_known_here: waits.then_some(UNKNOWN_HERE),
-            call: format!("{}.{}", payload.target(), payload.method()),
+            call: payload.call_name(),
             now: facts.now.into(),
         }
     }
@@ -86,10 +86,9 @@ impl fmt::Display for Unreadable {
         match (&self.result, &self.at) {
             (Some(result), Some(at)) => {
                 let error = self.error.as_deref().map(escape::one_line);
-                let result = result.as_str();
                 writeln!(f, "  - its last attempt: {result} at {at}: {}", error.unwrap_or_default())
             }
-            _ => writeln!(f, "  - it never ran; a node that meets it ends it as a dead letter"),
+            _ => writeln!(f, "  - no attempt is on record; a node that meets it ends it as a dead letter"),
         }
     }
 }
@@ -135,6 +134,12 @@ impl fmt::Display for Told<'_> {
                 let from = from.map(|from| format!(" (it was {from})")).unwrap_or_default();
                 write!(f, "it is paused{from}; `ratchet jobs resume` lets it go on")
             }
+            Reason::WaitsFor { needed, jobs } if jobs.is_empty() => {
+                write!(
+                    f,
+                    "it waits for {needed} jobs, none of which is there any more; cancel it, or submit it again"
+                )
+            }
             Reason::WaitsFor { needed, jobs } => {
                 write!(f, "it waits for {needed} of these jobs:")?;
                 for Parent { job, status, condition } in jobs {
@@ -159,19 +164,47 @@ impl fmt::Display for Told<'_> {
                     because(last_error)
                 )
             }
+            Reason::BreakerOpen { until } => {
+                write!(
+                    f,
+                    "a circuit breaker was open when a node took it; it is tried again at {}",
+                    when(until)
+                )
+            }
             Reason::QueuePaused { queue } => {
                 write!(f, "its queue {queue} is paused; `ratchet queues resume {queue}` lets it go on")
             }
             Reason::NoLiveNode => write!(f, "no node is alive"),
-            Reason::UnknownTarget { target, live_nodes, known_to_dead } => {
-                write!(f, "no live node knows {target} (there are {live_nodes})")?;
-                match known_to_dead.as_slice() {
+            Reason::UnknownMethod { method, live_nodes, similar, known_to_dead } => {
+                let are = if *live_nodes == 1 {
+                    "1 is alive".to_owned()
+                } else {
+                    format!("{live_nodes} are alive")
+                };
+                write!(f, "no live node knows {} ({are})", escape::one_line(method))?;
+                if let [node, ..] = known_to_dead.as_slice() {
+                    write!(f, "; {node} did, and is dead")?;
+                }
+                match similar.as_slice() {
                     [] => Ok(()),
-                    [node, ..] => write!(f, "; {node} did, and is dead"),
+                    similar => write!(
+                        f,
+                        "; they know {}: if it was renamed to that, give the new method the alias {}",
+                        escape::one_line(&similar.join(", ")),
+                        escape::one_line(method)
+                    ),
                 }
             }
+            Reason::UnservedQueue { queue, served } => write!(
+                f,
+                "no live node that knows its method serves its queue {queue}; they serve {}",
+                escape::one_line(&served.join(", "))
+            ),
             Reason::UnknownResource { resource } => {
-                write!(f, "it needs a permit of {resource}, which nobody has configured")
+                write!(
+                    f,
+                    "it needs a permit of {resource}, which nobody has configured; give it a limit: `ratchet resources set {resource} LIMIT`"
+                )
             }
             Reason::ResourceFull { resource, limit, held_by } => {
                 write!(f, "it needs a permit of {resource}, and all {limit} are taken:")?;
@@ -180,12 +213,20 @@ impl fmt::Display for Told<'_> {
                 }
                 Ok(())
             }
+            Reason::Suspect { crashes } => {
+                let nodes = if *crashes == 1 { "1 node has" } else { &format!("{crashes} nodes have") };
+                write!(
+                    f,
+                    "{nodes} died with it, so it waits to run apart from other jobs, the more so the more have died"
+                )
+            }
             Reason::NoFreeSlot { slots, nodes } => {
                 write!(f, "all {slots} slots of the {nodes} live nodes are taken")
             }
             Reason::JobsAhead { jobs, or_more, queue } => {
                 let or_more = if *or_more { "at least " } else { "" };
-                write!(f, "{or_more}{jobs} jobs are before it in queue {queue}")
+                let jobs = if *jobs == 1 { "1 job is".to_owned() } else { format!("{jobs} jobs are") };
+                write!(f, "{or_more}{jobs} before it in queue {queue}")
             }
             Reason::Ready => write!(f, "nothing is in its way: a node should take it any moment"),
         }

@@ -1,9 +1,10 @@
 //! Why a job is not running. Pure.
 
+use std::collections::BTreeSet;
+
 use ratchet_api::store::QueueHealth;
 use ratchet_api::{
-    BatchProgress, Job, JobId, JobStatus, JobType, Node, Owner, QueueName, ResourceName, TargetName,
-    Timestamp,
+    BatchProgress, Job, JobId, JobStatus, JobType, Node, Owner, ParkedOn, QueueName, ResourceName, Timestamp,
 };
 use serde::Serialize;
 
@@ -23,6 +24,8 @@ pub(crate) struct Facts {
     /// The resource that it needs.
     pub(crate) resource: Option<Resource>,
     pub(crate) ahead: Ahead,
+    /// Whether the last that its log says is that a breaker made it wait.
+    pub(crate) breaker_open: bool,
 }
 
 /// A job that is waited for.
@@ -62,22 +65,82 @@ pub(crate) struct Ahead {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub(crate) enum Reason {
-    Ended { status: JobStatus, at: Instant, why: Option<String>, superseded_by: Option<JobId> },
-    Running { node: Option<Owner>, since: Option<Instant>, node_alive: bool },
-    Stopping { node: Option<Owner>, why: Option<String> },
-    Schedule { next_fire: Option<Instant> },
-    Paused { from: Option<JobStatus> },
-    WaitsFor { needed: u32, jobs: Vec<Parent> },
-    WaitsForBatch { ended: u64, total: u64, closed: bool },
-    Expired { at: Instant },
-    NotDue { until: Instant, failures: u32, last_error: Option<String> },
-    QueuePaused { queue: QueueName },
+    Ended {
+        status: JobStatus,
+        at: Instant,
+        why: Option<String>,
+        superseded_by: Option<JobId>,
+    },
+    Running {
+        node: Option<Owner>,
+        since: Option<Instant>,
+        node_alive: bool,
+    },
+    Stopping {
+        node: Option<Owner>,
+        why: Option<String>,
+    },
+    Schedule {
+        next_fire: Option<Instant>,
+    },
+    Paused {
+        from: Option<JobStatus>,
+    },
+    WaitsFor {
+        needed: u32,
+        jobs: Vec<Parent>,
+    },
+    WaitsForBatch {
+        ended: u64,
+        total: u64,
+        closed: bool,
+    },
+    Expired {
+        at: Instant,
+    },
+    NotDue {
+        until: Instant,
+        failures: u32,
+        last_error: Option<String>,
+    },
+    BreakerOpen {
+        until: Instant,
+    },
+    QueuePaused {
+        queue: QueueName,
+    },
     NoLiveNode,
-    UnknownTarget { target: TargetName, live_nodes: usize, known_to_dead: Vec<Owner> },
-    UnknownResource { resource: ResourceName },
-    ResourceFull { resource: ResourceName, limit: u32, held_by: Vec<Holder> },
-    NoFreeSlot { slots: u32, nodes: usize },
-    JobsAhead { jobs: u64, or_more: bool, queue: QueueName },
+    UnknownMethod {
+        method: String,
+        live_nodes: usize,
+        similar: Vec<String>,
+        known_to_dead: Vec<Owner>,
+    },
+    UnservedQueue {
+        queue: QueueName,
+        served: Vec<String>,
+    },
+    UnknownResource {
+        resource: ResourceName,
+    },
+    ResourceFull {
+        resource: ResourceName,
+        limit: u32,
+        held_by: Vec<Holder>,
+    },
+    /// It may have killed nodes, and waits to run apart from others.
+    Suspect {
+        crashes: u32,
+    },
+    NoFreeSlot {
+        slots: u32,
+        nodes: usize,
+    },
+    JobsAhead {
+        jobs: u64,
+        or_more: bool,
+        queue: QueueName,
+    },
     Ready,
 }
 
@@ -124,12 +187,12 @@ fn is_alive(node: &Node, now: Timestamp) -> bool {
 }
 
 /// What would keep it from running on an empty cluster as well.
-fn obstacles(facts: &Facts) -> [Option<Reason>; 8] {
+fn obstacles(facts: &Facts) -> [Option<Reason>; 9] {
     let Facts { job, now, batch, queue, .. } = facts;
     let waiting = job.blocked_by > 0;
     [
         (job.status == JobStatus::Paused).then_some(Reason::Paused { from: job.paused_from }),
-        (waiting && !facts.parents.is_empty())
+        (waiting && (batch.is_none() || !facts.parents.is_empty()))
             .then(|| Reason::WaitsFor { needed: job.blocked_by, jobs: facts.parents.clone() }),
         batch.as_ref().filter(|_| waiting).map(|batch| Reason::WaitsForBatch {
             ended: batch.completed + batch.failed,
@@ -137,30 +200,59 @@ fn obstacles(facts: &Facts) -> [Option<Reason>; 8] {
             closed: batch.closed,
         }),
         job.spec.expires_at.filter(|at| at <= now).map(|at| Reason::Expired { at: at.into() }),
-        (job.scheduled_time > *now).then(|| Reason::NotDue {
-            until: job.scheduled_time.into(),
-            failures: job.attempts,
-            last_error: job.last_error.clone(),
+        (job.scheduled_time > *now).then(|| match (facts.breaker_open, job.scheduled_time.into()) {
+            (true, until) => Reason::BreakerOpen { until },
+            (false, until) => {
+                Reason::NotDue { until, failures: job.attempts, last_error: job.last_error.clone() }
+            }
         }),
         queue.paused.then(|| Reason::QueuePaused { queue: job.spec.queue.clone() }),
         nobody_can(facts),
         facts.resource.as_ref().and_then(refusal),
+        match job.parked_on {
+            Some(ParkedOn::Suspect { crashes, .. }) => Some(Reason::Suspect { crashes }),
+            _ => None,
+        },
     ]
 }
 
+/// Why no live node takes jobs like this one.
 fn nobody_can(Facts { job, now, nodes, .. }: &Facts) -> Option<Reason> {
-    let target = job.spec.payload.target();
-    let knows = |node: &&Node| node.info.targets.iter().any(|known| known == target.as_str());
-    let (alive, dead): (Vec<_>, Vec<_>) = nodes.iter().partition(|node| is_alive(node, *now));
-    match alive.iter().copied().any(|node| knows(&node)) {
-        _ if alive.is_empty() => Some(Reason::NoLiveNode),
-        true => None,
-        false => Some(Reason::UnknownTarget {
-            target: target.clone(),
-            live_nodes: alive.len(),
-            known_to_dead: dead.into_iter().filter(knows).map(|node| node.info.owner.clone()).collect(),
-        }),
+    let (payload, queue) = (&job.spec.payload, &job.spec.queue);
+    let method = payload.call_name();
+    let knows = |node: &&Node| node.info.methods.contains(&method);
+    let (alive, dead): (Vec<&Node>, Vec<&Node>) = nodes.iter().partition(|node| is_alive(node, *now));
+    if alive.is_empty() {
+        return Some(Reason::NoLiveNode);
     }
+    let able: Vec<_> = alive.iter().copied().filter(|node| knows(node)).collect();
+    if able.is_empty() {
+        let live_nodes = alive.len();
+        let similar = distinct(alive.iter().flat_map(|node| &node.info.methods).filter(|known| {
+            let known = known.rsplit_once('.');
+            known.is_some_and(|(target, name)| {
+                target == payload.target().as_str() || name == payload.method().as_str()
+            })
+        }));
+        let known_to_dead = dead.into_iter().filter(knows).map(|node| node.info.owner.clone()).collect();
+        return Some(Reason::UnknownMethod { method, live_nodes, similar, known_to_dead });
+    }
+    // A row of an older program lists no queue.
+    let serves = |node: &&Node| {
+        node.info.queues.is_empty() || node.info.queues.iter().any(|name| name == queue.as_str())
+    };
+    match able.iter().any(serves) {
+        true => None,
+        false => {
+            let served = distinct(able.iter().flat_map(|node| &node.info.queues));
+            Some(Reason::UnservedQueue { queue: queue.clone(), served })
+        }
+    }
+}
+
+/// Each name once, in order.
+fn distinct<'n>(names: impl Iterator<Item = &'n String>) -> Vec<String> {
+    names.collect::<BTreeSet<_>>().into_iter().cloned().collect()
 }
 
 fn refusal(Resource { name, limit, holders }: &Resource) -> Option<Reason> {

@@ -2,21 +2,10 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use ratchet_api::options::BreakerSettings;
-use ratchet_api::spi::Gate;
+use ratchet_api::spi::{CircuitState, Gate};
 
 /// No breaker is opened for longer than a year.
 const MAX_OPEN: Duration = Duration::from_hours(8_760);
-
-/// Whether a breaker lets calls through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CircuitState {
-    /// It does, and counts how they go.
-    Closed,
-    /// It does not.
-    Open,
-    /// It lets a few trial calls through.
-    HalfOpen,
-}
 
 /// The breaker of one service. `now` is told, never read.
 pub(super) struct Breaker {
@@ -100,9 +89,17 @@ impl Breaker {
 
     pub(super) fn state(&self, now: Instant) -> CircuitState {
         match &self.circuit {
+            Circuit::Open { until } if *until <= now => CircuitState::HalfOpen,
+            _ => self.circuit_state(),
+        }
+    }
+
+    /// The state as of the last call: an open one stays open until a trial begins.
+    pub(super) fn circuit_state(&self) -> CircuitState {
+        match &self.circuit {
             Circuit::Closed => CircuitState::Closed,
-            Circuit::Open { until } if *until > now => CircuitState::Open,
-            Circuit::Open { .. } | Circuit::HalfOpen(_) => CircuitState::HalfOpen,
+            Circuit::Open { .. } => CircuitState::Open,
+            Circuit::HalfOpen(_) => CircuitState::HalfOpen,
         }
     }
 

@@ -118,7 +118,6 @@ fn every_profile_has_its_own_numbers() {
         (BreakerProfile::Fast, 3, 10, 2),
         (BreakerProfile::Critical, 10, 60, 5),
         (BreakerProfile::ExternalApi, 5, 60, 3),
-        (BreakerProfile::ClaimPath, 5, 5, 1),
     ] {
         let Fixture { breakers, now } = Fixture::new();
         let fixture = Fixture { breakers: breakers.profile(SERVICE, profile), now };
@@ -231,14 +230,37 @@ fn it_is_opened_and_reset_by_hand() {
     let fixture = Fixture::new();
     fixture.breakers.open(SERVICE, Duration::from_mins(10));
     assert_eq!(fixture.enter(), closed_for(Duration::from_mins(10)));
-    fixture.breakers.reset(SERVICE);
+    assert!(fixture.breakers.reset(SERVICE));
     assert_eq!(fixture.enter(), Gate::Open);
-    fixture.breakers.reset("unknown");
+    assert!(!fixture.breakers.reset("unknown"));
 
     fixture.breakers.open(SERVICE, Duration::MAX);
     assert!(matches!(fixture.enter(), Gate::Closed { .. }));
     fixture.breakers.reset(SERVICE);
     assert_eq!((fixture.state(), fixture.status().calls), (CircuitState::Closed, 0));
+}
+
+#[test]
+fn a_failure_that_says_not_to_try_again_is_no_failure_of_the_service() {
+    let declined = JobFailure::new("Declined", "no money").do_not_retry("the issuer says no");
+    let fixture = Fixture::new();
+    fixture.report(&[true; 4]);
+    for _ in 0..100 {
+        assert_eq!(fixture.enter(), Gate::Open);
+        fixture.breakers.report(SERVICE, Some(&declined));
+    }
+    assert_eq!((fixture.state(), fixture.status().calls), (CircuitState::Closed, 4));
+
+    let fixture = Fixture::half_open();
+    for _ in 0..=TRIALS {
+        assert_eq!(fixture.enter(), Gate::Open, "it gives its trial back");
+        fixture.breakers.report(SERVICE, Some(&declined));
+    }
+    assert_eq!(fixture.state(), CircuitState::HalfOpen, "nor is it a success");
+
+    let fixture = Fixture::with(BreakerOptions { count_do_not_retry: true, ..BreakerOptions::default() });
+    (0..5).for_each(|_| fixture.breakers.report(SERVICE, Some(&declined)));
+    assert_eq!(fixture.state(), CircuitState::Open, "if asked for, it is");
 }
 
 #[test]
@@ -277,7 +299,6 @@ fn a_service_that_finds_no_room_is_let_in() {
     assert_eq!(fixture.breakers.states().len(), CircuitBreakers::MAX_SERVICES);
 }
 
-// shows: S119
 #[test]
 fn it_stands_behind_the_plug_point_and_is_used_by_many_threads() {
     let fixture = Fixture::new();

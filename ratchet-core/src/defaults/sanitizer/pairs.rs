@@ -100,6 +100,7 @@ static WRAPPED: LazyLock<Vec<Rule>> = LazyLock::new(|| {
             &format!(r#"(?xi) {key} \\*["']? [\ \t]* [:=] [\ \t]* (?: [|>][+-]? [\ \t]* )? \n [\ \t]+"#),
             r#"[^\s:{}\[\]"']+"#,
         ),
+        Rule::after(&format!(r#"(?xi) {key} \\*["']? [\ \t]* =+ [\ \t]* \n"#), r#"[^\s:={}\[\]"']+"#),
         Rule::after(&format!(r#"(?xi) {key} \\*["']? [\ \t]* : [\ \t]* ![!a-z]+ [\ \t]+"#), r"[^\s\[]\S*"),
         Rule::after(
             &format!(
@@ -137,7 +138,6 @@ fn strip_value(value: &str, out: &mut String) {
         Some('"') if QUOTED_VALUE.is_match(value) => out.extend(["\"", REDACTED, "\""]),
         Some('\\') if value.ends_with('"') => out.extend(["\\\"", REDACTED, "\\\""]),
         Some('"' | '\'' | '`') => out.push_str(REDACTED),
-        Some('[') if value == REDACTED => out.push_str(value),
         Some(_) => strip_bare(value, out),
     }
 }

@@ -117,6 +117,13 @@ const SECRET: &[(&str, &str)] = &[
     ("password: >-\n  hunter2", "password: [REDACTED]\n  [REDACTED]"),
     ("password:\n  hunter2", "password:\n  [REDACTED]"),
     ("password =\n hunter2", "password =\n [REDACTED]"),
+    ("pwd=\nhunter2", "pwd=\n[REDACTED]"),
+    ("pwd=\\x41hunter2", "pwd=[REDACTED]"),
+    (
+        r#"{"url":"postgres://u:hunter2@db/jobs","twice":"postgres://v:hunter2@db/jobs"}"#,
+        r#"{"url":"postgres://[REDACTED]@db/jobs","twice":"postgres://[REDACTED]@db/jobs"}"#,
+    ),
+    (r#"{"url":"postgres://u:hunter2@db/jobs","by":"@x"}"#, r#"{"url":"postgres://[REDACTED]@db/jobs","by":"@x"}"#),
     ("password: !!str hunter2", "password: [REDACTED] [REDACTED]"),
     ("password: 'hunter2", "password: [REDACTED]"),
     ("- name: DB_PASSWORD\n  value: hunter2", "- name: DB_PASSWORD\n  value: [REDACTED]"),
@@ -289,6 +296,7 @@ const SECRET: &[(&str, &str)] = &[
 
 #[rustfmt::skip]
 const HARMLESS: &[&str] = &[
+    "1://2:3@4",
     "password must have at least 8 characters", "unexpected token `}` at line 3 column 7",
     "unexpected token in JSON at position 4", "invalid token", "token expired", "token has expired at 12:00",
     "the token is invalid", "token is expired", "password is required", "password is too short",

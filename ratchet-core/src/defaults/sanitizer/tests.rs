@@ -10,10 +10,11 @@ fn failure(message: &str) -> JobFailure {
     JobFailure::new("E", message)
 }
 
-/// The stored text without the class.
+/// The stored text without the class, which alone is stored for a message that says no more.
 fn stored(message: &str) -> String {
     let text = String::from(Sanitized::new(&DefaultErrorSanitizer::default(), &failure(message)));
-    text.strip_prefix("E: ").map(str::to_owned).unwrap_or_default()
+    let said = if message == "E" { message } else { "" };
+    text.strip_prefix("E: ").unwrap_or(said).to_owned()
 }
 
 fn check(table: &[(&str, &str)]) {
@@ -346,6 +347,38 @@ fn half_a_secret_at_the_end_of_an_absurd_text_goes() {
     let key = format!("-----BEGIN PRIVATE KEY-----{}-----END PRIVATE KEY-----", "A".repeat(MAX_INPUT - 70));
     let text = stored(&format!("{key} ghp_16C7e42F292c6912E7710c838347Ae178B4a"));
     assert_eq!(text, format!("[REDACTED]{CUT}"));
+}
+
+#[test]
+fn an_absurd_text_without_blanks_keeps_its_beginning() {
+    let text = stored(&format!(r#"{{"code":503{}}}"#, r#","host":"db""#.repeat(MAX_INPUT / 10)));
+    assert!(text.starts_with(r#"{"code":503,"host":"db","#) && text.ends_with(CUT), "{text}");
+}
+
+#[test]
+fn one_unbroken_word_is_cut_and_not_dropped() {
+    assert_eq!(
+        stored(&"x".repeat(1 << 20)).trim_end_matches(CUT).len(),
+        Sanitized::MAX_LEN - "E: ".len() - CUT.len()
+    );
+    for (word, left) in [
+        (format!("postgres://u:{}@db/shop", "p".repeat(MAX_INPUT)), "postgres"),
+        (format!("password={}", "p".repeat(MAX_INPUT)), "password"),
+        (format!("Password({})", "p".repeat(MAX_INPUT)), "Password"),
+    ] {
+        assert_eq!(stored(&word), format!("{left}{CUT}"));
+    }
+}
+
+#[test]
+fn a_text_that_just_fits_is_whole() {
+    let fits = Sanitized::MAX_LEN - "E: ".len();
+    for (len, whole) in [(fits, true), (fits + 1, false)] {
+        let failure = JobFailure::new("E", "x".repeat(len));
+        let text = Sanitized::new(&DefaultErrorSanitizer::default(), &failure);
+        assert_eq!(text.as_str() == format!("E: {}", "x".repeat(len)), whole, "{len}");
+        assert_eq!(text.as_str().ends_with(CUT), !whole, "{len}");
+    }
 }
 
 // shows: S111

@@ -1,7 +1,7 @@
 //! The differences between the servers; everything else is the same for all of them.
 
 mod mariadb;
-mod mongodb;
+pub(crate) mod mongodb;
 mod mysql;
 mod pgbouncer;
 mod postgres;

@@ -1,4 +1,4 @@
-//! MongoDB as a replica set of one, from the machine or from a PyPI package that contains `mongod`.
+//! MongoDB as a replica set, from the machine or from a PyPI package that contains `mongod`.
 
 use std::{
     fs,
@@ -51,25 +51,32 @@ impl Recipe for Mongodb {
             .arg("--dbpath")
             .arg(&directories.data)
             .args(["--oplogSize", "256"])
-            .args(["--setParameter", "diagnosticDataCollectionEnabled=false"]);
-        if settings.durable {
-            return command;
+            .args(["--setParameter", "diagnosticDataCollectionEnabled=false"])
+            // For fail points. They cost nothing while none is set, and tests may find a durable server.
+            .args(["--setParameter", "enableTestCommands=1"]);
+        match settings.durable {
+            true => command,
+            false => command.args(["--wiredTigerCacheSizeGB", "0.5"]),
         }
-        // Fail points are for tests; so is a small cache.
-        command.args(["--wiredTigerCacheSizeGB", "0.5"]).args(["--setParameter", "enableTestCommands=1"])
     }
 
     fn url(&self, port: u16) -> String {
-        format!("mongodb://127.0.0.1:{port}/?replicaSet={REPLICA_SET}")
+        url_of_set(&[port])
     }
 
     fn make_ready(&self, url: &str, durable: bool) -> Result<()> {
-        probe::ensure_primary(url, REPLICA_SET, durable)
+        probe::ensure_replica_set(url, REPLICA_SET, durable)
     }
 
     fn version(&self, url: &str) -> Result<String> {
         probe::version(url)
     }
+}
+
+/// The URL of a replica set with these members on this machine.
+pub(crate) fn url_of_set(ports: &[u16]) -> String {
+    let members: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+    format!("mongodb://{}/?replicaSet={REPLICA_SET}", members.join(","))
 }
 
 /// The package contains the program alone. A minimal machine may lack the one library that is not linked into it.

@@ -1,11 +1,12 @@
 //! Outcomes as columns, for the statement that records them.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::Duration;
 
 use ratchet_api::{
-    End, ErrorRecord, ExecutionResult, Fence, HandBackReason, JobId, JobStatus, Outcome, Owner, StoreResult,
-    Timestamp, whole_millis,
+    End, ErrorRecord, ExecutionResult, Fence, JobId, JobStatus, Outcome, Owner, StoreResult, Timestamp,
+    whole_millis,
 };
 
 use crate::store::hold::ids_of;
@@ -22,7 +23,8 @@ pub(crate) struct Settlement<'a> {
     ids: Vec<JobId>,
     fences: Vec<i64>,
     ends: Vec<Option<&'static str>>,
-    delays: Vec<i64>,
+    /// Nothing for a job that keeps its due time.
+    delays: Vec<Option<i64>>,
     failures: Vec<i64>,
     crashes: Vec<i64>,
     history: Vec<Option<&'static str>>,
@@ -32,7 +34,8 @@ pub(crate) struct Settlement<'a> {
     errors: Vec<Option<&'a str>>,
     error_classes: Vec<Option<&'a str>>,
     fingerprints: Vec<Option<&'a str>>,
-    reasons: Vec<Option<&'a str>>,
+    /// Why it was called off, or what it is parked on.
+    reasons: Vec<Option<Cow<'a, str>>>,
 }
 
 /// How an outcome ends its job; `None` if the job waits again.
@@ -41,7 +44,7 @@ pub(crate) fn ended_as(end: &End) -> Option<JobStatus> {
         End::Succeeded { .. } => Some(JobStatus::Succeeded),
         End::DeadLetter { .. } => Some(JobStatus::Failed),
         End::Canceled { .. } => Some(JobStatus::Canceled),
-        End::Retry { .. } | End::HandBack { .. } => None,
+        End::Retry { .. } | End::HandBack { .. } | End::Park { .. } => None,
     }
 }
 
@@ -61,35 +64,38 @@ impl<'a> Settlement<'a> {
 
     /// Records the outcome as it is.
     pub(crate) fn push(&mut self, outcome: &'a Outcome) {
-        let mut line = Line { ended_as: ended_as(&outcome.end), ..Line::default() };
+        let mut line = Line {
+            ended_as: ended_as(&outcome.end),
+            crashes: outcome.is_crash().into(),
+            error: outcome.error(),
+            reason: outcome.parked_on().map(|on| on.to_string().into()),
+            ..Line::default()
+        };
         match &outcome.end {
             End::Succeeded { result } => {
                 line.history = Some(ExecutionResult::Succeeded);
                 line.result = result.as_ref().map(|result| result.as_str());
             }
-            End::Retry { delay, error } => {
+            End::Retry { delay, .. } => {
                 line.delay = *delay;
                 line.failures = 1;
                 line.history = Some(ExecutionResult::Failed);
-                line.error = Some(error);
             }
-            End::DeadLetter { error, reason } => {
+            End::DeadLetter { reason, .. } => {
                 line.failures = reason.consumes_attempt().into();
                 line.history = Some(ExecutionResult::Failed);
-                line.error = Some(error);
             }
-            End::HandBack { delay, reason } => {
+            End::HandBack { delay, .. } => {
                 line.delay = *delay;
-                let crashed = *reason == HandBackReason::Crashed;
-                line.crashes = crashed.into();
-                line.history = match crashed {
+                line.history = match outcome.is_crash() {
                     true => Some(ExecutionResult::Crashed),
                     false => outcome.run.map(|_| ExecutionResult::Snoozed),
                 };
             }
+            End::Park { .. } => line.history = outcome.run.map(|_| ExecutionResult::Snoozed),
             End::Canceled { reason } => {
                 line.history = Some(ExecutionResult::Canceled);
-                line.reason = Some(reason.as_str());
+                line.reason = Some(reason.as_str().into());
             }
         }
         self.add(outcome, line);
@@ -105,7 +111,7 @@ impl<'a> Settlement<'a> {
         self.ids.push(outcome.id);
         self.fences.push(outcome.fence.version());
         self.ends.push(line.ended_as.map(JobStatus::as_str));
-        self.delays.push(delay_millis(line.delay));
+        self.delays.push((!outcome.end.keeps_due()).then(|| delay_millis(line.delay)));
         self.failures.push(line.failures);
         self.crashes.push(line.crashes);
         self.history.push(line.history.map(ExecutionResult::as_str));
@@ -142,7 +148,7 @@ impl<'a> Settlement<'a> {
             .arg("errors", &self.errors)
             .arg("error_classes", &self.error_classes)
             .arg("fingerprints", &self.fingerprints)
-            .arg("reasons", &self.reasons)
+            .arg("reasons", self.reasons.iter().map(Option::as_deref).collect::<Vec<_>>())
             .arg("owner", owner.as_str())
             .arg("everything", everything)
             .rows(session)
@@ -153,7 +159,7 @@ impl<'a> Settlement<'a> {
 }
 
 /// One outcome's part.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Line<'a> {
     ended_as: Option<JobStatus>,
     delay: Duration,
@@ -162,7 +168,7 @@ struct Line<'a> {
     history: Option<ExecutionResult>,
     result: Option<&'a str>,
     error: Option<&'a ErrorRecord>,
-    reason: Option<&'a str>,
+    reason: Option<Cow<'a, str>>,
 }
 
 /// Which of these outcomes this owner recorded before.

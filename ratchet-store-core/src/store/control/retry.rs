@@ -233,7 +233,7 @@ async fn uncount(session: &mut Session<'_>, jobs: &[Held]) -> StoreResult<()> {
     for batch in &mut batches {
         for revived in jobs.iter().filter(|held| held.batch == Some(batch.id)) {
             batch.progress.failed = batch.progress.failed.saturating_sub(1);
-            batch.ran_ms -= revived.ran_ms();
+            batch.ran_ms = batch.ran_ms.saturating_sub(revived.ran_ms());
         }
     }
     update_batches(session, &batches).await

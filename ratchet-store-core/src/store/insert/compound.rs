@@ -189,7 +189,7 @@ impl Around {
         }
         for mut batch in batches {
             let children = submission.jobs.iter().filter(|job| job.spec.batch == Some(batch.id)).count();
-            batch.progress.total += children as u64;
+            batch.progress.total = batch.progress.total.saturating_add(children as u64);
             follow.update_batch(session, batch).await?;
         }
         Ok(())

@@ -31,7 +31,7 @@ const MAX_BYTES: usize = 8 * 1024 * 1024;
 #[async_trait]
 impl JobBulkStore for SqlStore {
     async fn insert(&self, submissions: &[Submission]) -> StoreResult<Vec<Inserted>> {
-        let mut plan = Plan::of(submissions.iter(), &self.options.limits);
+        let mut plan = Plan::of(submissions.iter());
         for step in &plan.steps {
             match step {
                 Step::Plain(jobs) => plan.verdicts.extend(self.insert_plain(jobs).await?),
@@ -90,7 +90,7 @@ pub(crate) async fn insert_all(
     session: &mut Session<'_>,
     submissions: &[&Submission],
 ) -> StoreResult<Vec<Inserted>> {
-    let mut plan = Plan::of(submissions.iter().copied(), &session.store().options().limits);
+    let mut plan = Plan::of(submissions.iter().copied());
     for step in &plan.steps {
         match step {
             Step::Plain(jobs) => plan.verdicts.extend(plain::insert(session, jobs).await?),
@@ -118,11 +118,11 @@ struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    fn of(submissions: impl Iterator<Item = &'a Submission>, limits: &Limits) -> Self {
+    fn of(submissions: impl Iterator<Item = &'a Submission>) -> Self {
         let mut plan = Self { steps: Vec::new(), verdicts: Vec::new() };
         let mut group = Group::default();
         for (place, submission) in submissions.enumerate() {
-            if let Err(invalid) = submission.validate(limits) {
+            if let Err(invalid) = submission.validate(&Limits::MOST) {
                 plan.verdicts.push((place, Inserted::Refused(Refusal::Invalid(invalid))));
             } else if let Some(job) = on_its_own(submission) {
                 if !group.takes(job) {

@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use ratchet_api::JobStatus;
+use ratchet_api::{JobId, JobStatus};
 use ratchet_core::Readiness;
 
 use super::{BEAT, Worker, label, node, now, until_readiness};
-use crate::Fixture;
 use crate::cable::Line;
+use crate::{Fixture, lines};
 
 crate::cases! {
     a_node_that_is_cut_off_stops_its_bodies_and_comes_back_as_a_new_owner;
     a_frozen_node_records_nothing_afterwards;
     a_node_whose_row_is_gone_joins_anew;
+    an_outage_is_logged_when_it_begins_and_when_it_ends;
     a_node_that_is_cut_off_can_be_stopped;
 }
 
@@ -75,6 +76,30 @@ async fn a_node_whose_row_is_gone_joins_anew(fx: Fixture) {
     assert_eq!(job.result().await.expect("it works"), node.owner().to_string());
     node.stop().await;
     assert_eq!(fx.store().await.nodes().await.expect("read"), [], "nothing of either life stays");
+}
+
+async fn an_outage_is_logged_when_it_begins_and_when_it_ends(fx: Fixture) {
+    let (worker, line, label) = (Worker::waiting(), Arc::<Line>::default(), JobId::generate().to_string());
+    let node = node(&fx, &label, &worker, &line).await;
+    let first_life = node.owner();
+    node.enqueue(Worker::job().work()).submit().await.expect("stored");
+    worker.entered.notified().await;
+    line.cut(true);
+    worker.told.notified().await;
+    // It tries to join anew, again and again.
+    line.more_refusals(5).await;
+    line.cut(false);
+    worker.entered.notified().await;
+
+    let count = |name: &str, what: &str, message: &str| {
+        let matches = |line: &&lines::Line| line.field("what") == what && line.message().starts_with(message);
+        lines::about(name).iter().filter(matches).count()
+    };
+    let (failed, over) = ("a call to the store failed", "the store answers again");
+    assert_eq!(count(first_life.as_str(), "heartbeat", failed), 1, "{:#?}", lines::of_node(&first_life));
+    assert_eq!((count(&label, "join", failed), count(&label, "join", over)), (1, 1));
+    worker.open();
+    node.stop().await;
 }
 
 async fn a_node_that_is_cut_off_can_be_stopped(fx: Fixture) {

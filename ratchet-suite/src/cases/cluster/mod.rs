@@ -1,9 +1,11 @@
 //! Several nodes on one store: who is alive, and what becomes of the jobs of those who are not.
 
+mod blocking;
 mod fencing;
 mod nodes;
 mod reconcile;
 mod recovery;
+mod suspects;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,7 +19,8 @@ use tokio::sync::{Notify, watch};
 use crate::cable::{self, Line};
 use crate::{Case, Fixture, Node};
 
-pub(crate) const CASES: &[&[Case]] = &[fencing::CASES, nodes::CASES, reconcile::CASES, recovery::CASES];
+pub(crate) const CASES: &[&[Case]] =
+    &[blocking::CASES, fencing::CASES, nodes::CASES, reconcile::CASES, recovery::CASES, suspects::CASES];
 
 /// Long enough for a busy machine, short enough to be waited for.
 const LEASE: Duration = Duration::from_secs(2);
@@ -121,11 +124,11 @@ async fn node_with(
         options.node.label = Some(label.to_owned());
         change(options);
     };
-    fx.node_on(store, |builder| builder.bean(worker.clone()).configure(set_up)).await
+    fx.node_on(store, |builder| builder.register(worker.clone()).configure(set_up)).await
 }
 
 /// Waits until the node is as ready as this.
-async fn until_readiness(node: &Node, wanted: Readiness) {
+pub(super) async fn until_readiness(node: &Node, wanted: Readiness) {
     while node.readiness() != wanted {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }

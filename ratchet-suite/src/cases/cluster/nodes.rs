@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use ratchet_api::spi::NodeIdentityProvider;
 use ratchet_api::{JobStatus, ManualClock, Node as KnownNode, Owner, StoreClock, Timestamp};
-use ratchet_core::defaults::PackagePrefixClassPolicy;
 use ratchet_core::{Ratchet, Readiness, StartError};
 use tracing::Level;
 
@@ -38,7 +37,9 @@ async fn a_node_is_listed_with_what_it_is_and_does(fx: Fixture) {
     line.more_beats(2).await;
     let busy = row(&node).await;
     assert_eq!((busy.info.label.as_str(), busy.running, busy.slots), ("billing", 1, 50));
-    assert_eq!(busy.info.targets, ["test.Worker"]);
+    let methods = ["block", "mourn", "persist", "work"].map(|name| format!("test.Worker.{name}"));
+    assert_eq!(busy.info.methods, methods);
+    assert_eq!(busy.info.queues, ["default"]);
     assert!(!busy.info.version.is_empty() && !busy.reaped);
     worker.open();
     line.more_beats(2).await;
@@ -80,7 +81,7 @@ impl NodeIdentityProvider for Named {
 // shows: S129 S130 S131
 async fn a_custom_identity_names_the_node_and_its_owner(fx: Fixture) {
     let long = "pod-".repeat(20);
-    let node = fx.node(|builder| builder.bean(Worker::quick()).identity(Named(long.clone()))).await;
+    let node = fx.node(|builder| builder.register(Worker::quick()).identity(Named(long.clone()))).await;
     let job = node.enqueue(Worker::job().work()).submit().await.expect("stored");
     let ran_by = job.result().await.expect("it runs");
     assert_eq!(ran_by, node.owner().to_string());
@@ -96,8 +97,9 @@ async fn an_identity_that_is_no_name_keeps_the_node_from_starting(fx: Fixture) {
         ("x".repeat(256), "node id has 256 bytes, at most 255 are kept"),
         ("a\nb".to_owned(), "node id contains the control character U+000A"),
     ] {
-        let builder = Ratchet::builder_shared(fx.store().await).bean(Worker::quick()).identity(Named(name));
-        let builder = builder.class_policy(PackagePrefixClassPolicy::allow(["test."]));
+        let builder =
+            Ratchet::builder_shared(fx.store().await).register(Worker::quick()).identity(Named(name));
+        let builder = builder.allow(["test."]);
         let Err(StartError::Name(error)) = builder.start().await else { panic!("it has no name: {problem}") };
         assert_eq!(error.to_string(), problem);
     }
@@ -110,7 +112,7 @@ async fn a_wrong_clock_is_told_once_and_decides_nothing(fx: Fixture) {
     let (store, line) = (fx.store_at(StoreClock::Manual(clock)).await, Arc::<Line>::default());
     let store = cable::lay(store, &line);
     let set_up = super::short_lease;
-    let node = fx.node_on(store, |builder| builder.bean(Worker::quick()).configure(set_up)).await;
+    let node = fx.node_on(store, |builder| builder.register(Worker::quick()).configure(set_up)).await;
     let now = node.enqueue(Worker::job().work()).submit().await.expect("stored");
     now.result().await.expect("it is due by the database's clock");
     let later = node.enqueue(Worker::job().work()).delay(Duration::from_secs(60)).submit().await;
@@ -147,7 +149,7 @@ async fn a_cancel_reaches_a_body_on_another_node_within_a_beat(fx: Fixture) {
     a.stop().await;
 }
 
-// shows: S5 S181
+// shows: S5 S26 S45 S181
 async fn no_job_is_claimed_by_two_nodes(fx: Fixture) {
     const JOBS: u32 = 300;
     let workers = [Worker::quick(), Worker::quick(), Worker::quick()];
@@ -155,7 +157,7 @@ async fn no_job_is_claimed_by_two_nodes(fx: Fixture) {
     let jobs = client.enqueue_many((0..JOBS).map(|_| Worker::job().work())).await.expect("stored");
     let mut nodes = Vec::new();
     for worker in &workers {
-        nodes.push(fx.node(|builder| builder.bean(worker.clone())).await);
+        nodes.push(fx.node(|builder| builder.register(worker.clone())).await);
     }
     for job in jobs {
         job.expect("stored").result().await.expect("it runs");

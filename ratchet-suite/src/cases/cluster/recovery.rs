@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ratchet_api::{JobEventKind, JobStatus};
+use ratchet_api::{ExecutionResult, JobEventKind, JobStatus, Owner};
 
 use super::{LEASE, Worker, label, node, node_with, now, until_readiness};
 use crate::Fixture;
@@ -95,17 +95,22 @@ async fn a_job_that_crashes_its_nodes_ends_as_a_dead_letter_with_all_that_follow
     let poison = a.enqueue(Worker::job().work()).on_failure(&Worker::job().mourn()).submit().await;
     let poison = poison.expect("stored");
     first.entered.notified().await;
-    let b = start(1, &second).await;
+    let (b, a_owner) = (start(1, &second).await, a.owner());
     lines[0].cut(true);
     second.entered.notified().await;
     let again = now(&poison).await;
     assert_eq!((again.status, again.crash_count, again.attempts), (JobStatus::Running, 1, 0));
-    let c = start(2, &third).await;
+    let died =
+        |owner: &Owner, times: &str| format!("Crashed: crashed its node {times}; the last was '{owner}'");
+    let crash = b.store().executions(poison.id()).await.expect("read").remove(0);
+    assert_eq!((crash.result, crash.error), (ExecutionResult::Crashed, Some(died(&a_owner, "1 time"))));
+    let (c, b_owner) = (start(2, &third).await, b.owner());
     lines[1].cut(true);
     let dead = poison.ended().await.expect("it ends");
-    assert_eq!((dead.status, dead.crash_count, dead.attempts), (JobStatus::Failed, 1, 0));
-    assert_eq!(dead.last_error.as_deref(), Some("Crashed: crashed its node 2 times"));
-    assert_eq!(c.callback_result().await, "\"Crashed: crashed its node 2 times\"");
+    assert_eq!((dead.status, dead.crash_count, dead.attempts), (JobStatus::Failed, 2, 0));
+    let died = format!("{}, which held no other job", died(&b_owner, "2 times"));
+    assert_eq!(dead.last_error.as_deref(), Some(died.as_str()));
+    assert_eq!(c.callback_result().await, format!("\"{died}\""));
     assert_eq!(third.runs(), 0, "it never ran on the third");
     assert_eq!(c.store().alerts(poison.id()).await.expect("read").len(), 1);
     c.told(|kind| matches!(kind, JobEventKind::DeadLettered { attempt: 0, .. })).await;

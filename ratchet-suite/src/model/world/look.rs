@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ratchet_api::{JobId, JobStatus};
+use ratchet_api::{JobId, JobStatus, ParkedOn};
 
-use super::super::life;
+use super::super::life::{self, Parked};
 use super::super::step::KEYS;
 use super::{Problem, World, lock, same, trouble};
 
@@ -85,6 +85,11 @@ fn compare_job(expected: &life::Job, found: &ratchet_api::Job) -> Result<(), Pro
     same("attempts", &expected.attempts, &found.attempts)?;
     same("fence", &expected.version, &found.fence.version())?;
     same("due", &expected.due, &found.scheduled_time)?;
+    let parked = found.parked_on.as_ref().map(|on| match on {
+        ParkedOn::Method(_) => Parked::OnMethod,
+        _ => Parked::OnResource,
+    });
+    same("parked", &expected.parked, &parked)?;
     same("paused from", &expected.paused_from, &found.paused_from)?;
     same("superseded by", &expected.superseded_by, &found.superseded_by)?;
     same("has an error", &expected.has_error, &found.last_error.is_some())?;

@@ -78,12 +78,15 @@ pub(super) async fn a_queue_counts_its_jobs_by_what_they_wait_for(fx: Fixture) {
 
 pub(super) async fn a_queue_is_told_as_it_is_now(fx: Fixture) {
     let node = fx.node("a").await;
+    let later = |queue| {
+        job_with(move |new| {
+            new.spec.queue = named(queue);
+            new.due = Due::After(10 * SECOND);
+        })
+    };
     node.insert(in_queue("work")).await;
-    node.insert(job_with(|new| {
-        new.spec.queue = named("work");
-        new.due = Due::After(10 * SECOND);
-    }))
-    .await;
+    node.insert(later("work")).await;
+    node.insert(later("idle")).await;
     let expected = |ready, scheduled, wait| {
         expected_health(|it| {
             it.ready = ready;
@@ -92,6 +95,7 @@ pub(super) async fn a_queue_is_told_as_it_is_now(fx: Fixture) {
             it.oldest_wait = wait;
         })
     };
+    assert_eq!(health_of(&node, "idle").await, expected(0, 1, None), "nobody waits");
     assert_eq!(health_of(&node, "work").await, expected(1, 1, Some(Duration::ZERO)));
     fx.advance(10 * SECOND - Duration::from_millis(1));
     assert_eq!(health_of(&node, "work").await, expected(1, 1, Some(10 * SECOND - Duration::from_millis(1))));

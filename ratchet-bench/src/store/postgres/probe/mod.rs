@@ -4,7 +4,7 @@
 
 mod wake;
 
-pub(super) use wake::probe as wake_probe;
+pub(super) use wake::{receiver as wake_receiver, sender as wake_sender};
 
 use std::collections::VecDeque;
 

@@ -10,9 +10,9 @@ fn at(millis: i64) -> Timestamp {
     Timestamp::from_millis(1_000_000 + millis)
 }
 
-fn node(label: &str, targets: &[&str], lease_until: Timestamp) -> Node {
+fn node(label: &str, methods: &[&str], lease_until: Timestamp) -> Node {
     let mut info = NodeInfo::new(Owner::incarnate(label));
-    info.targets = targets.iter().map(ToString::to_string).collect();
+    info.methods = methods.iter().map(ToString::to_string).collect();
     let mut node = Node::joined(info, at(-60_000), Duration::from_secs(1));
     (node.lease_until, node.slots) = (lease_until, 2);
     node
@@ -27,9 +27,10 @@ fn facts(change: impl FnOnce(&mut Facts)) -> Facts {
         parents: Vec::new(),
         batch: None,
         queue: QueueHealth::default(),
-        nodes: vec![node("alive", &["shop.Till"], at(1))],
+        nodes: vec![node("alive", &["shop.Till.charge"], at(1))],
         resource: None,
         ahead: Ahead::default(),
+        breaker_open: false,
     };
     change(&mut facts);
     facts
@@ -60,6 +61,8 @@ fn each_obstacle_is_named() {
         of(|facts| facts.job.scheduled_time = at(5)),
         [Reason::NotDue { until: at(5).into(), failures: 0, last_error: None }]
     );
+    let deferred = of(|facts| (facts.job.scheduled_time, facts.breaker_open) = (at(5), true));
+    assert_eq!(deferred, [Reason::BreakerOpen { until: at(5).into() }]);
     assert_eq!(
         of(|facts| facts.job.spec.expires_at = Some(NOW)),
         [Reason::Expired { at: NOW.into() }],
@@ -103,19 +106,61 @@ fn a_permit_is_missing_if_all_are_taken_or_nobody_knows_the_resource() {
 }
 
 #[test]
+fn a_suspect_waits_to_run_apart() {
+    let method = "shop.Till.charge".to_owned();
+    let suspect = of(|facts| facts.job.parked_on = Some(ParkedOn::Suspect { crashes: 2, method }));
+    assert_eq!(suspect, [Reason::Suspect { crashes: 2 }]);
+}
+
+#[test]
 fn only_live_nodes_count() {
-    let dead = node("dead", &["shop.Till"], NOW);
+    let dead = node("dead", &["shop.Till.charge"], NOW);
     let died = dead.info.owner.clone();
     assert_eq!(of(|facts| facts.nodes.clear()), [Reason::NoLiveNode]);
     assert_eq!(of(|facts| facts.nodes = vec![dead.clone()]), [Reason::NoLiveNode]);
-    let target = TargetName::new("shop.Till").unwrap();
+    let method = "shop.Till.charge".to_owned();
     assert_eq!(
-        of(|facts| facts.nodes = vec![dead, node("alive", &["shop.Mail"], at(1))]),
-        [Reason::UnknownTarget { target, live_nodes: 1, known_to_dead: vec![died] }]
+        of(|facts| facts.nodes = vec![dead, node("alive", &["mail.Mailer.send"], at(1))]),
+        [Reason::UnknownMethod { method, live_nodes: 1, similar: Vec::new(), known_to_dead: vec![died] }]
     );
-    let mut reaped = node("reaped", &["shop.Till"], at(1));
+    let mut reaped = node("reaped", &["shop.Till.charge"], at(1));
     reaped.reaped = true;
     assert_eq!(of(|facts| facts.nodes = vec![reaped]), [Reason::NoLiveNode]);
+}
+
+#[test]
+fn a_method_that_may_have_been_renamed_is_named() {
+    let known = ["mail.Mailer.send", "shop.Cash.charge", "shop.Till.pay"];
+    let reasons = of(|facts| facts.nodes = vec![node("alive", &known, at(1))]);
+    let [Reason::UnknownMethod { similar, .. }] = reasons.as_slice() else { panic!("{reasons:?}") };
+    assert_eq!(similar, &known[1..], "of the same target, or of the same name");
+}
+
+#[test]
+fn a_queue_that_nobody_serves_is_said_to_be_unserved() {
+    let serving = |label: &str, methods: &[&str], queues: &[&str]| {
+        let mut node = node(label, methods, at(1));
+        node.info.queues = queues.iter().map(ToString::to_string).collect();
+        node
+    };
+    let knows = |queues| serving("knows", &["shop.Till.charge"], queues);
+    let other = || serving("other", &["mail.Mailer.send"], &["default"]);
+    let queue = QueueName::default();
+    assert_eq!(of(|facts| facts.nodes = vec![knows(&["default"]), other()]), [Reason::Ready]);
+    assert_eq!(
+        of(|facts| facts.nodes = vec![knows(&["slow", "mail"]), other()]),
+        [Reason::UnservedQueue { queue, served: vec!["mail".to_owned(), "slow".to_owned()] }],
+        "whoever serves it does not know the method"
+    );
+}
+
+#[test]
+fn a_job_that_waits_for_parents_never_names_the_crowd() {
+    let waits = of(|facts| {
+        facts.job.blocked_by = 1;
+        facts.ahead.jobs = 9;
+    });
+    assert_eq!(waits, [Reason::WaitsFor { needed: 1, jobs: Vec::new() }]);
 }
 
 #[test]

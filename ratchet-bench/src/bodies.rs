@@ -1,0 +1,68 @@
+//! Bodies that are counted: they do nothing, or wait for a while as if for another service.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use ratchet_core::{InvalidName, JobFailure, Method};
+use tokio::sync::Notify;
+
+use crate::job::{Invoice, METHOD};
+
+/// What the jobs do.
+pub(crate) struct Bodies {
+    lasts: Duration,
+    wanted: usize,
+    count: AtomicUsize,
+    busy_micros: AtomicU64,
+    all: Notify,
+}
+
+impl Bodies {
+    /// So many bodies, each of which lasts so long.
+    pub(crate) fn new(lasts: Duration, wanted: usize) -> Self {
+        let (count, busy_micros) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Self { lasts, wanted, count, busy_micros, all: Notify::new() }
+    }
+
+    pub(crate) async fn run(&self) {
+        if !self.lasts.is_zero() {
+            let begun = Instant::now();
+            tokio::time::sleep(self.lasts).await;
+            self.busy_micros.fetch_add(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
+        }
+        if self.count.fetch_add(1, Ordering::Relaxed) + 1 == self.wanted {
+            self.all.notify_one();
+        }
+    }
+
+    /// Completes when as many as were wanted have run.
+    pub(crate) async fn ended(&self) {
+        self.all.notified().await;
+    }
+
+    pub(crate) fn wanted(&self) -> usize {
+        self.wanted
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// The time of all bodies together.
+    pub(crate) fn busy(&self) -> Duration {
+        Duration::from_micros(self.busy_micros.load(Ordering::Relaxed))
+    }
+
+    /// The method of this target that has them as its body.
+    pub(crate) fn method(self: &Arc<Self>, target: &str) -> Result<Method, InvalidName> {
+        let bodies = Arc::clone(self);
+        Method::function(target, METHOD, move |_, (_,): (Invoice,)| {
+            let bodies = Arc::clone(&bodies);
+            async move {
+                bodies.run().await;
+                Ok::<(), JobFailure>(())
+            }
+        })
+    }
+}
