@@ -4,7 +4,7 @@ mod common;
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use common::{count, job};
 use ratchet_api::store::JobBulkStore as _;
@@ -13,6 +13,7 @@ use ratchet_store_sqlite::{Namespace, SqliteOptions, SqliteStore};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 use tempfile::TempDir;
+use tracing::Dispatch;
 
 fn place() -> (TempDir, std::path::PathBuf) {
     let dir = TempDir::new().expect("there is room for files");
@@ -157,6 +158,10 @@ async fn log_of_the_first_open(namespace: Namespace) -> String {
     let log = dir.path().join("log");
     let writer = Arc::new(File::create(&log).expect("it is made"));
     let logged = tracing_subscriber::fmt().with_writer(writer).finish();
+    // While there is only one subscriber, a log line that another test's thread meets first is off for everyone: tracing
+    // asks that thread's subscriber, which it does not have. A second one that stays makes it ask both.
+    static SECOND: OnceLock<Dispatch> = OnceLock::new();
+    SECOND.get_or_init(|| Dispatch::new(tracing_subscriber::fmt().with_writer(std::io::sink).finish()));
     let _guard = tracing::subscriber::set_default(logged);
     SqliteStore::open_with(&file, SqliteOptions::default().namespace(namespace)).await.expect("it opens");
     std::fs::read_to_string(log).expect("it is there")

@@ -1,5 +1,5 @@
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::AtomicUsize;
 use std::thread;
 
@@ -56,6 +56,18 @@ impl WallClock for TestClock {
 /// Counts warnings; everything else is ignored.
 #[derive(Clone, Default)]
 struct Warnings(Arc<AtomicUsize>);
+
+impl Warnings {
+    /// A count that hears every warning of this thread.
+    ///
+    /// While there is only one subscriber, a warning that another test's thread meets first is off for everyone: tracing asks
+    /// that thread's subscriber, which it does not have. A second one that stays makes it ask both.
+    fn counted() -> Self {
+        static SECOND: OnceLock<tracing::Dispatch> = OnceLock::new();
+        SECOND.get_or_init(|| tracing::Dispatch::new(Self::default()));
+        Self::default()
+    }
+}
 
 impl tracing::Subscriber for Warnings {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
@@ -166,7 +178,7 @@ fn a_full_millisecond_is_waited_out_and_the_timestamp_stays_at_wall_time() {
 // shows: S163
 #[test]
 fn a_clock_that_stands_still_is_given_two_milliseconds() {
-    let warnings = Warnings::default();
+    let warnings = Warnings::counted();
     let generator = UuidV7Generator::with_clock(TestClock::stepping(Duration::from_micros(100)));
     let full: Vec<_> = (0..4_096).map(|_| generator.generate()).collect();
     assert_eq!(full.last().map(|id| counter_of(*id)), Some(COUNTER_MASK));
@@ -197,7 +209,7 @@ fn two_frozen_clocks_cannot_hold_the_caller_for_ever() {
 // shows: S162 S163
 #[test]
 fn a_step_back_continues_from_the_monotonic_anchor() {
-    let warnings = Warnings::default();
+    let warnings = Warnings::counted();
     let generator = UuidV7Generator::with_clock(TestClock::frozen());
     let clock = &generator.clock;
     let before = generator.generate();

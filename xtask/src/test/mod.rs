@@ -2,6 +2,9 @@
 //!
 //! Programs that keep the cores busy run as many at once as there are cores; those that wait most of their time run
 //! beside them, one after the other.
+//!
+//! A few tests that failed are tried once more, alone: those that pass then are named as unsteady, with what they printed,
+//! and do not fail the run.
 
 mod durations;
 mod program;
@@ -86,9 +89,14 @@ fn run(workspace: &Path, packages: &[String], running: &[Running], long: bool) -
     space::check(workspace)?;
     let built = begun.elapsed();
     let mut tally = Tally::default();
-    run_all(programs, &Setting::new(running, long)?, |ended| {
+    let setting = Setting::new(running, long)?;
+    run_all(programs, &setting, |ended| {
         println!("{}", tally.add(ended));
     })?;
+    for test in tally.worth_another_try() {
+        let ended = test.program.run_only(&test.name, &setting)?;
+        println!("{}", tally.add_another_try(test, &ended));
+    }
     let given = running.iter().filter(|server| server.origin == Origin::Given).count();
     println!(
         "\n{} crates, {} servers ({given} given), built in {:.0} s, ran for {:.0} s",

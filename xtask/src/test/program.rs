@@ -131,16 +131,38 @@ impl Program {
         LONGEST.iter().position(is_this).unwrap_or(LONGEST.len())
     }
 
-    /// Runs it to its end.
+    /// Runs all its tests.
     pub(super) fn run(&self, setting: &Setting<'_>) -> Result<Ended> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let threads = self.waits().unwrap_or(1) * cores;
-        let order = self.order(setting)?;
-        let (reader, writer) = std::io::pipe()?;
         let mut command = self.command(setting);
         if self.executable.is_some() {
             command.args(["--test-threads", &threads.to_string()]);
         }
+        self.watch(command, &self.order(setting)?, threads, setting)
+    }
+
+    /// Whether its tests can be run one by one.
+    pub(super) fn is_divisible(&self) -> bool {
+        self.executable.is_some()
+    }
+
+    /// Runs one of its tests.
+    pub(super) fn run_only(&self, test: &str, setting: &Setting<'_>) -> Result<Ended> {
+        let mut command = self.command(setting);
+        command.args(["--exact", test, "--test-threads", "1"]);
+        self.watch(command, &[test.to_owned()], 1, setting)
+    }
+
+    /// Runs a command to its end.
+    fn watch(
+        &self,
+        mut command: Command,
+        order: &[String],
+        threads: usize,
+        setting: &Setting<'_>,
+    ) -> Result<Ended> {
+        let (reader, writer) = std::io::pipe()?;
         command
             // Hundreds of tests panic on purpose: their traces cost minutes and hide what failed.
             .env("RUST_BACKTRACE", "0")
@@ -177,8 +199,8 @@ impl Program {
         }
         let status = child.wait()?;
         let failure = late.or_else(|| (!status.success()).then(|| status.to_string()));
-        let durations = durations(&order, &ends, threads);
-        let unfinished = unfinished(&order, &ends, threads);
+        let durations = durations(order, &ends, threads);
+        let unfinished = unfinished(order, &ends, threads);
         let (program, took) = (self.clone(), begun.elapsed());
         Ok(Ended { program, took, failure, unfinished, output, durations })
     }
@@ -236,6 +258,12 @@ impl std::fmt::Display for Program {
 pub(super) fn named(package: &str, target: &str) -> Program {
     let (package, target) = (package.into(), target.into());
     Program { package, target, ..Program::documentation(Path::new("/")) }
+}
+
+/// A program of this name whose tests could run one by one, if it were there.
+#[cfg(test)]
+pub(super) fn divisible(package: &str, target: &str) -> Program {
+    Program { executable: Some("/".into()), ..named(package, target) }
 }
 
 #[cfg(test)]
