@@ -79,7 +79,8 @@ async fn nodes_that_all_die_before_their_lease_is_over_still_take_over_from_each
         last = line;
     }
     let ended = now(&job).await;
-    assert_eq!(ended.status, JobStatus::Succeeded, "after {} lives", lives.len());
+    let nodes = fx.store().await.nodes().await.expect("read");
+    assert_eq!(ended.status, JobStatus::Succeeded, "after {} lives: {nodes:#?}", lives.len());
     assert!(ended.crash_count >= 1, "{ended:?}");
 }
 
