@@ -69,7 +69,7 @@ CREATE TABLE ratchet.scheduler_job (
     terminal_error        MEDIUMTEXT,
     error_fingerprint     VARCHAR(32),
     cancel_reason         MEDIUMTEXT,
-    -- Cancelled because a parent refused, so that a retry of that parent brings it back.
+    -- Canceled because a parent refused, so that a retry of that parent brings it back.
     cancel_cascaded       BOOLEAN NOT NULL DEFAULT FALSE,
     total_attempts        BIGINT NOT NULL DEFAULT 0,
     crash_count           BIGINT NOT NULL DEFAULT 0,

@@ -57,7 +57,7 @@ CREATE TABLE ratchet.scheduler_job (
     terminal_error        text,
     error_fingerprint     varchar(32),
     cancel_reason         text,
-    -- Cancelled because a parent refused, so that a retry of that parent brings it back.
+    -- Canceled because a parent refused, so that a retry of that parent brings it back.
     cancel_cascaded       boolean NOT NULL DEFAULT false,
     total_attempts        bigint NOT NULL DEFAULT 0,
     crash_count           bigint NOT NULL DEFAULT 0,

@@ -31,7 +31,7 @@ impl Edge {
         Self { parent, child, condition, priority: 0, state: EdgeState::Open, if_ended: None }
     }
 
-    /// What the end of the parent decides without evaluating anything: a cancelled parent refuses every edge,
+    /// What the end of the parent decides without evaluating anything: a canceled parent refuses every edge,
     /// plain success and failure follow from the status, the rest is the submitter's answer.
     pub fn decided_by(&self, parent: JobStatus) -> Option<EdgeState> {
         let satisfied_if = |holds| Some(if holds { EdgeState::Satisfied } else { EdgeState::Refused });

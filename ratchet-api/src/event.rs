@@ -86,9 +86,9 @@ pub enum JobEventKind {
         attempt: u32,
     },
     /// A cancel of the running job was accepted.
-    Cancelling,
-    /// It is cancelled.
-    Cancelled {
+    Canceling,
+    /// It is canceled.
+    Canceled {
         /// Where it was.
         previous_status: JobStatus,
         /// How long the body ran, if it did.
@@ -104,7 +104,7 @@ pub enum JobEventKind {
         total: u64,
         /// Children that succeeded.
         completed: u64,
-        /// Children that failed or were cancelled.
+        /// Children that failed or were canceled.
         failed: u64,
     },
     /// Its batch is complete.
@@ -113,7 +113,7 @@ pub enum JobEventKind {
         total: u64,
         /// Children that succeeded.
         completed: u64,
-        /// Children that failed or were cancelled.
+        /// Children that failed or were canceled.
         failed: u64,
     },
     /// The first step of a chain is on its way.

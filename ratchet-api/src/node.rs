@@ -73,7 +73,7 @@ pub struct BeatReply {
     pub dead: Vec<Owner>,
     /// If anybody is dead: the beats that tell whether they really are, see [`death`](crate::death).
     pub pulses: Vec<Pulse>,
-    /// Jobs of this owner that were asked to be cancelled.
+    /// Jobs of this owner that were asked to be canceled.
     pub cancel_requested: Vec<JobId>,
     /// Whether this owner holds any job.
     pub holds_jobs: bool,

@@ -297,7 +297,7 @@ pub struct Recorded {
     pub batch: Option<BatchProgress>,
     /// Jobs that wait for nothing any more.
     pub released: Vec<JobId>,
-    /// Jobs that were cancelled because they can no longer get what they need.
+    /// Jobs that were canceled because they can no longer get what they need.
     pub canceled: Vec<JobId>,
     /// What became of each [`Effect::Submit`], in order. A refused one never undoes the outcome.
     pub submitted: Vec<Inserted>,

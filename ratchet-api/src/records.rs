@@ -39,7 +39,7 @@ pub struct BatchProgress {
     pub total: u64,
     /// Children that succeeded.
     pub completed: u64,
-    /// Children that failed or were cancelled.
+    /// Children that failed or were canceled.
     pub failed: u64,
     /// No more children will be added.
     pub closed: bool,
@@ -81,7 +81,7 @@ pub struct BatchMetrics {
     pub child_count: u64,
     /// Children that succeeded.
     pub success_count: u64,
-    /// Children that failed or were cancelled.
+    /// Children that failed or were canceled.
     pub failure_count: u64,
     /// Sum of the last run of each ended child.
     pub child_execution: Duration,

@@ -143,7 +143,7 @@ mod tests {
             (Succeeded, vec![]),
             (Failed, vec![Pending, Paused]),
             (Paused, vec![Pending, Failed, Canceled]),
-            // Only together with the parent whose failure cancelled it.
+            // Only together with the parent whose failure canceled it.
             (Canceled, vec![Pending]),
         ];
         for (from, to) in legal {

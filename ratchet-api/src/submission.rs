@@ -218,7 +218,7 @@ pub enum Refusal {
         /// Where it is; `None` if it does not exist.
         status: Option<JobStatus>,
     },
-    /// The master of a fire was cancelled or paused, or does not exist.
+    /// The master of a fire was canceled or paused, or does not exist.
     #[error("the recurring job {0} is not active, so it does not fire")]
     MasterInactive(JobId),
 }

@@ -36,7 +36,7 @@ const EXAMPLES: &str = "Examples:
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs a small shop on an embedded SQLite file and shows what happens: retries, a dead letter, a cancelled job,
+    /// Runs a small shop on an embedded SQLite file and shows what happens: retries, a dead letter, a canceled job,
     /// a permit, progress. Ends by itself.
     #[cfg(feature = "sqlite")]
     Demo(commands::demo::Arguments),

@@ -23,12 +23,12 @@ shop::on_every_store! {
     a_job_tells_its_whole_story
     a_job_tells_how_far_it_is_and_a_callback_what_it_is_about
     a_log_that_is_longer_than_a_story_is_read_to_its_end
-    jobs_are_cancelled_and_each_is_answered
+    jobs_are_canceled_and_each_is_answered
     jobs_are_paused_resumed_and_retried
     a_dead_letter_whose_key_is_taken_says_by_whom
     dead_letters_are_retried_by_group_and_all
     many_dead_letters_show_progress
-    jobs_are_cancelled_by_what_they_have_in_common
+    jobs_are_canceled_by_what_they_have_in_common
     failed_jobs_are_retried_by_when_they_ended_and_up_to_a_limit
     dead_letters_that_lost_their_key_are_named_and_the_rest_is_retried
     queues_are_shown_paused_and_resumed
@@ -139,14 +139,14 @@ async fn a_log_that_is_longer_than_a_story_is_read_to_its_end(shop: &Shop) {
     assert_eq!(story["log_has_more"], false);
 }
 
-async fn jobs_are_cancelled_and_each_is_answered(shop: &Shop) {
+async fn jobs_are_canceled_and_each_is_answered(shop: &Shop) {
     let (waiting, running, nobody) =
         (shop.pending("default").await, shop.running("mail").await, JobId::generate());
     let [a, b, c] = [waiting, running, nobody].map(|id| id.to_string());
     let answers = json(shop, &["jobs", "cancel", &a, &b, &c, "--reason", "rain"]);
     assert_eq!(
         each(&answers["jobs"], "answer"),
-        ["is cancelled", "is told to stop; it runs", "there is no such job"]
+        ["is canceled", "is told to stop; it runs", "there is no such job"]
     );
     let job = shop.store.find(&[waiting]).await.unwrap().pop().unwrap().unwrap();
     assert_eq!((job.status, job.cancel_reason.as_deref()), (JobStatus::Canceled, Some("rain")));
@@ -215,11 +215,11 @@ async fn many_dead_letters_show_progress(shop: &Shop) {
     assert_eq!(text(&output.stderr), "500 retried so far\n620 retried so far\n");
 }
 
-async fn jobs_are_cancelled_by_what_they_have_in_common(shop: &Shop) {
+async fn jobs_are_canceled_by_what_they_have_in_common(shop: &Shop) {
     let (mail, other) = (shop.pending("mail").await, shop.pending("default").await);
     let (tagged, running) = (shop.tagged(&["eu"]).await, shop.running("mail").await);
     let unsure = refused(shop, &["jobs", "cancel", "--queue", "mail"]);
-    assert_eq!(unsure, "error: 2 jobs will be cancelled: say --yes if that is meant\n");
+    assert_eq!(unsure, "error: 2 jobs will be canceled: say --yes if that is meant\n");
     let cancel = |arguments: &[&str]| json(shop, &[&["jobs", "cancel", "--yes"], arguments].concat());
     let waiting = cancel(&["--queue", "mail", "--status", "pending", "--reason", "rain"]);
     assert_eq!((&waiting["done"], &waiting["told_to_stop"]), (&1.into(), &0.into()));
@@ -234,7 +234,7 @@ async fn jobs_are_cancelled_by_what_they_have_in_common(shop: &Shop) {
     let job = shop.store.find(&[mail]).await.unwrap().pop().unwrap().unwrap();
     assert_eq!(job.cancel_reason.as_deref(), Some("rain"));
     assert_eq!(shop.store.status_of(other).await.unwrap(), Some(JobStatus::Pending));
-    assert_eq!(said(shop, &["jobs", "cancel", "--all", "--yes"]), "1 job cancelled.\n");
+    assert_eq!(said(shop, &["jobs", "cancel", "--all", "--yes"]), "1 job canceled.\n");
     let (none, both) = (["jobs", "cancel", "--yes"], ["jobs", "cancel", "--all", "--queue", "mail"]);
     assert_eq!(run(shop, &none).status.code(), Some(2), "which ones?");
     assert_eq!(run(shop, &both).status.code(), Some(2), "all, or some?");
@@ -497,7 +497,7 @@ fn the_demo_ends_with_its_summary() {
     let directory = tempfile::tempdir().unwrap();
     let url = directory.path().join("demo.db").display().to_string();
     let screen = said("", &["demo", "--file", &url]);
-    let summary = "15 jobs succeeded, 1 failed for good, 1 cancelled; 3 were tried again.";
+    let summary = "15 jobs succeeded, 1 failed for good, 1 canceled; 3 were tried again.";
     assert!(screen.contains(summary), "{screen}");
     let counts = |status| json(&url, &["jobs", "list", "--status", status])["jobs"].as_array().unwrap().len();
     assert_eq!(["succeeded", "failed", "canceled"].map(counts), [15, 1, 1]);

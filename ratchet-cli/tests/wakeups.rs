@@ -34,7 +34,7 @@ impl Till {
     #[job]
     async fn wait(&self, ctx: &JobContext) {
         self.entered.notify_one();
-        ctx.cancelled().await;
+        ctx.canceled().await;
     }
 }
 

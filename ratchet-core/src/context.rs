@@ -38,7 +38,7 @@ struct Inner {
     fence: Fence,
     attempt: u32,
     deadline: Option<Instant>,
-    cancelled: CancellationToken,
+    canceled: CancellationToken,
     draining: Draining,
     /// Whether the body knows that it should stop.
     noticed: AtomicBool,
@@ -59,7 +59,7 @@ pub(crate) struct Opening {
     pub(crate) node: Owner,
     pub(crate) attempt: u32,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) cancelled: CancellationToken,
+    pub(crate) canceled: CancellationToken,
     pub(crate) draining: Draining,
     pub(crate) journal: Journal,
     pub(crate) client: Client,
@@ -70,7 +70,7 @@ pub(crate) struct Opening {
 impl JobContext {
     /// Opens a context in the present span, which it takes along.
     pub(crate) fn open(opening: Opening) -> Self {
-        let Opening { job, node, attempt, timeout, cancelled, draining, journal, client, log_bytes } =
+        let Opening { job, node, attempt, timeout, canceled, draining, journal, client, log_bytes } =
             opening;
         let trace = TraceContext::continued(job.spec.trace_context.as_deref());
         Self(Arc::new(Inner {
@@ -80,7 +80,7 @@ impl JobContext {
             node,
             attempt,
             deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
-            cancelled,
+            canceled,
             draining,
             noticed: AtomicBool::new(false),
             journal,
@@ -188,23 +188,23 @@ impl JobContext {
         let _ = self.0.cause.set(Some(cause));
     }
 
-    /// Completes when the body should stop: its job was cancelled, its time is up, its node loses its lease, or its node
+    /// Completes when the body should stop: its job was canceled, its time is up, its node loses its lease, or its node
     /// stops and will not wait much longer. What a body returns once it knows that does not count; in the last case the
     /// job goes back with nothing consumed.
-    pub async fn cancelled(&self) {
-        self.0.cancelled.cancelled().await;
+    pub async fn canceled(&self) {
+        self.0.canceled.cancelled().await;
         self.0.noticed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the body should stop; for loops that block. See [`cancelled`](Self::cancelled).
-    pub fn is_cancelled(&self) -> bool {
-        let cancelled = self.0.cancelled.is_cancelled();
-        self.0.noticed.fetch_or(cancelled, Ordering::Relaxed);
-        cancelled
+    /// Whether the body should stop; for loops that block. See [`canceled`](Self::canceled).
+    pub fn is_canceled(&self) -> bool {
+        let canceled = self.0.canceled.is_cancelled();
+        self.0.noticed.fetch_or(canceled, Ordering::Relaxed);
+        canceled
     }
 
     /// Completes as soon as the node begins to stop: nothing new starts, and this body may go on until shortly before the
-    /// end of `drain_timeout`, when [`cancelled`](Self::cancelled) completes. For bodies that are long and can be
+    /// end of `drain_timeout`, when [`canceled`](Self::canceled) completes. For bodies that are long and can be
     /// interrupted: store how far you are, and [snooze](crate::JobFailure::snooze). What the body returns counts as ever.
     ///
     /// ```

@@ -168,7 +168,7 @@ impl Node {
         self.beat.notify_one();
     }
 
-    /// What another node's wakeup does: it has this one look for work, or beat if it runs anything that may be cancelled.
+    /// What another node's wakeup does: it has this one look for work, or beat if it runs anything that may be canceled.
     pub(crate) fn wakeup_listener(&self) -> WakeupListener {
         let (bell, beat) = (Arc::clone(&self.bell), Arc::clone(&self.beat));
         let (running, metrics) = (self.running.clone(), self.plugs.metrics.clone());

@@ -48,8 +48,8 @@ pub enum ResultError {
         error: String,
     },
     /// It was called off.
-    #[error("job {id} was cancelled: {reason}")]
-    Cancelled {
+    #[error("job {id} was canceled: {reason}")]
+    Canceled {
         /// The job.
         id: JobId,
         /// Why.
@@ -206,7 +206,7 @@ impl<R: DeserializeOwned> JobHandle<R> {
                 result.decode().map_err(|error| ResultError::Undecodable { id, problem: error.to_string() })
             }
             JobStatus::Failed => Err(ResultError::Failed { id, error: job.last_error.unwrap_or_default() }),
-            _ => Err(ResultError::Cancelled { id, reason: job.cancel_reason.unwrap_or_default() }),
+            _ => Err(ResultError::Canceled { id, reason: job.cancel_reason.unwrap_or_default() }),
         }
     }
 }

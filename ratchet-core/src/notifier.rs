@@ -51,7 +51,7 @@ impl Notifier {
         self.tell(|notice| notice.work = notice.work.max(Some(priority)));
     }
 
-    /// Tells the others that a job was cancelled which one of them runs.
+    /// Tells the others that a job was canceled which one of them runs.
     pub(crate) fn cancel_requested(&self) {
         self.tell(|notice| notice.cancel = true);
     }

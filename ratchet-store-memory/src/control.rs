@@ -148,7 +148,7 @@ impl State {
 
     /// The refused edges that open again if `id` does, nearest first, each with the child if that waits again for it.
     ///
-    /// A child waits again if it was cancelled by refusals and the reopened edges give it back enough open parents.
+    /// A child waits again if it was canceled by refusals and the reopened edges give it back enough open parents.
     fn refused_because_of(&self, id: JobId) -> Vec<(JobId, JobId, Option<JobId>)> {
         let mut reopened: Vec<(JobId, JobId, Option<JobId>)> = Vec::new();
         let mut queue = VecDeque::from([id]);

@@ -181,7 +181,7 @@ impl State {
         self.reserve_key(id);
     }
 
-    /// Stores all edges first: a child that is cancelled at once must refuse its own.
+    /// Stores all edges first: a child that is canceled at once must refuse its own.
     fn store_edges(&mut self, edges: &[Edge], now: Timestamp) {
         for edge in edges {
             if let Some(parent) = self.jobs.get_mut(&edge.parent) {

@@ -40,7 +40,7 @@ pub(crate) struct Row {
     pub(crate) job: Job,
     /// A cancel of the running job was accepted; the outcome will be CANCELED.
     pub(crate) cancel_requested: bool,
-    /// Cancelled because a parent refused, so a retry of that parent brings it back.
+    /// Canceled because a parent refused, so a retry of that parent brings it back.
     pub(crate) refused: bool,
     /// The end that a paused dead letter goes back to.
     pub(crate) set_aside: Option<Ending>,
@@ -86,7 +86,7 @@ impl Row {
         }
     }
 
-    /// The job as readers see it: cancelled from the moment the cancel was accepted.
+    /// The job as readers see it: canceled from the moment the cancel was accepted.
     pub(crate) fn view(&self) -> Job {
         let mut job = self.job.clone();
         job.status = self.status();
@@ -98,7 +98,7 @@ impl Row {
         if self.cancel_requested { JobStatus::Canceled } else { self.job.status }
     }
 
-    /// What the job's end decides, or would: a paused dead letter has failed, a cancelled body has no say.
+    /// What the job's end decides, or would: a paused dead letter has failed, a canceled body has no say.
     pub(crate) fn decides_as(&self) -> JobStatus {
         self.job.paused_from.unwrap_or_else(|| self.status())
     }
@@ -222,7 +222,7 @@ impl State {
         self.complete_batch(batch, now, led_to)
     }
 
-    /// Decides what is still open of an ended job's edges. Answers the children that must be cancelled for it.
+    /// Decides what is still open of an ended job's edges. Answers the children that must be canceled for it.
     pub(crate) fn decide_open_edges(
         &mut self,
         parent: JobId,
@@ -241,7 +241,7 @@ impl State {
             .collect()
     }
 
-    /// Decides one open edge. Answers the child if it must be cancelled for it.
+    /// Decides one open edge. Answers the child if it must be canceled for it.
     pub(crate) fn decide(
         &mut self,
         parent: JobId,
@@ -261,7 +261,7 @@ impl State {
         if row.status().is_terminal() {
             return None;
         }
-        // Once: it may be waiting to be cancelled already, for the sake of another parent.
+        // Once: it may be waiting to be canceled already, for the sake of another parent.
         let hopeless = row.job.open_parents < row.job.blocked_by && !row.refused;
         hopeless.then(|| {
             row.refused = true;

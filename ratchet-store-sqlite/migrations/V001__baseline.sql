@@ -44,7 +44,7 @@ CREATE TABLE ratchet.scheduler_job (
     terminal_error        TEXT,
     error_fingerprint     TEXT,
     cancel_reason         TEXT,
-    -- Cancelled because a parent refused, so that a retry of that parent brings it back.
+    -- Canceled because a parent refused, so that a retry of that parent brings it back.
     cancel_cascaded       INTEGER NOT NULL DEFAULT 0,
     total_attempts        INTEGER NOT NULL DEFAULT 0,
     crash_count           INTEGER NOT NULL DEFAULT 0,

@@ -89,7 +89,7 @@ impl Worker {
         let mut gate = self.gate.subscribe();
         tokio::select! {
             _ = gate.wait_for(|open| *open) => {}
-            () = ctx.cancelled() => {}
+            () = ctx.canceled() => {}
         }
         Ok(ctx.node().to_string())
     }

@@ -83,7 +83,7 @@ impl Work {
         self.say(Act::Start, ctx)?;
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(millis)) => {}
-            () = ctx.cancelled() => {
+            () = ctx.canceled() => {
                 self.say(Act::Told, ctx)?;
                 return Err(JobFailure::new("Told", "told to stop"));
             }

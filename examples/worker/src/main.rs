@@ -21,7 +21,7 @@ impl Reports {
     async fn write(&self, ctx: &JobContext, steps: u64) -> Result<(), JobFailure> {
         println!("writing");
         for step in 0..steps {
-            if ctx.is_cancelled() {
+            if ctx.is_canceled() {
                 println!("interrupted");
                 return Ok(());
             }

@@ -15,7 +15,7 @@ pub struct RecurringOptions {
     /// How long after its start a node leaves alone the schedules it does not know. Default 60 s: in
     /// a rolling deployment their declaration may just have been removed, or not have arrived here yet.
     pub startup_grace: Duration,
-    /// How long a declaration must have been gone before its schedule is cancelled. Default zero.
+    /// How long a declaration must have been gone before its schedule is canceled. Default zero.
     pub convergence_window: Duration,
     /// Most missed occurrences that the catch-up policy makes good, the first included. Default 11.
     pub max_catch_up: u32,

@@ -11,7 +11,7 @@ use crate::{JobPriority, StoreResult};
 pub enum WakeupKind {
     /// There may be new work: nodes look for it.
     NewWork,
-    /// A job that runs somewhere was asked to be cancelled: nodes that run jobs beat, and learn which.
+    /// A job that runs somewhere was asked to be canceled: nodes that run jobs beat, and learn which.
     CancelRequested,
 }
 
@@ -23,7 +23,7 @@ impl WakeupKind {
 /// Called when another node has told something, with what it is about.
 pub type WakeupListener = Arc<dyn Fn(WakeupKind) + Send + Sync>;
 
-/// Tells other nodes about new work, and about cancelled jobs that run there. Incubating.
+/// Tells other nodes about new work, and about canceled jobs that run there. Incubating.
 ///
 /// A wakeup is only a hint: losing one costs a poll delay or a beat, never a job, so any pub/sub will do, best effort. It
 /// carries no data but its kind and the priority. The default is what the store offers
@@ -41,7 +41,7 @@ pub trait ClusterCoordinator: Send + Sync + 'static {
     ///   place of another.
     async fn notify_new_work(&self, priority: JobPriority) -> StoreResult<()>;
 
-    /// Tells the other nodes that a job which one of them runs was asked to be cancelled: best effort and coalesced, as
+    /// Tells the other nodes that a job which one of them runs was asked to be canceled: best effort and coalesced, as
     /// [`notify_new_work`](Self::notify_new_work) is.
     ///
     /// # Contract

@@ -39,7 +39,7 @@ pub enum RunResult {
     Retried,
     /// It failed for good.
     Dead,
-    /// Its job was cancelled meanwhile.
+    /// Its job was canceled meanwhile.
     Canceled,
     /// It asked to be called again later.
     Snoozed,
@@ -82,7 +82,7 @@ pub enum GateRejection {
     Denied,
     /// Its target is unknown here.
     UnknownTarget,
-    /// It was cancelled, or had expired, before it could start.
+    /// It was canceled, or had expired, before it could start.
     Gone,
 }
 

@@ -9,7 +9,7 @@ use crate::{ArchivedJob, BusinessKey, JobId, StoreResult, TargetName};
 /// Which jobs are old enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Succeeded and cancelled jobs stay for this long.
+    /// Succeeded and canceled jobs stay for this long.
     pub ended: Duration,
     /// Dead letters stay for this long, so that they can still be retried.
     pub failed: Duration,

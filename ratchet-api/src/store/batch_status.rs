@@ -31,7 +31,7 @@ impl ProgressReport {
     }
 }
 
-/// Non-terminal status changes and the cancelling of schedules.
+/// Non-terminal status changes and the canceling of schedules.
 #[async_trait]
 pub trait JobBatchStatusStore: Send + Sync + 'static {
     /// Takes jobs of a queue that are parked on this, so that their owner ends them, or runs them if they are suspects.
@@ -75,7 +75,7 @@ pub trait JobBatchStatusStore: Send + Sync + 'static {
     /// Ends the active master with this business key; answers how many there were: 0 or 1.
     ///
     /// # Contract
-    /// - `recurring.cancel`: a cancelled master, paused or not, never fires again and frees its key; jobs it made go on.
+    /// - `recurring.cancel`: a canceled master, paused or not, never fires again and frees its key; jobs it made go on.
     async fn cancel_recurring_by_key(&self, key: &BusinessKey, reason: &Sanitized) -> StoreResult<u64>;
 
     /// Ends every active master with this tag; answers how many.

@@ -42,7 +42,7 @@ pub trait JobBulkStore: Send + Sync + 'static {
     /// - `insert.supersede`: a superseded job that is pending or paused becomes CANCELED with `superseded_by` set, in the
     ///   same transaction, and frees its business key for its successor; any other refuses the submission.
     /// - `insert.fire_once`: a fire is stored at most once for a master and an instant, also under a race, and moves
-    ///   the master's next fire; later ones answer `AlreadyFired`. A master that is paused, cancelled or unknown
+    ///   the master's next fire; later ones answer `AlreadyFired`. A master that is paused, canceled or unknown
     ///   refuses it.
     async fn insert(&self, submissions: &[Submission]) -> StoreResult<Vec<Inserted>>;
 

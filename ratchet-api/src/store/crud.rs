@@ -9,7 +9,7 @@ use crate::{BusinessKey, Edge, IdempotencyKey, Job, JobClaim, JobId, JobPayload,
 pub enum Loaded {
     /// The job, still held under this fence, and the edges that lead from it.
     Job(Box<Job>, Vec<Edge>),
-    /// Still held, but asked to be cancelled: do not start it.
+    /// Still held, but asked to be canceled: do not start it.
     CancelRequested,
     /// Held by someone else, ended or gone.
     Lost,
@@ -31,7 +31,7 @@ pub trait JobCrudStore: Send + Sync + 'static {
     /// # Contract
     /// - `load.fenced`: a job is given only to its present owner under the fence of its present claim; any other owner
     ///   or fence answers `Lost`.
-    /// - `load.cancel`: a job that was asked to be cancelled answers `CancelRequested`.
+    /// - `load.cancel`: a job that was asked to be canceled answers `CancelRequested`.
     /// - `load.whole`: the job is the one that `find` gives, whatever it has and has not.
     /// - `load.edges`: all edges that lead from the job come with it, by priority, then in the order they were stored.
     /// - `load.corrupt`: a row that cannot be read, or whose claim is marked `corrupt`, answers `Corrupt` for itself alone,

@@ -34,7 +34,7 @@ pub trait NodeStore: Send + Sync + 'static {
     ///   who beat within the last lease of any of the dead; whoever beats counts with this beat.
     /// - `beat.corrupt`: a node whose record cannot be read fails no beat of another. It is told as one with the lease of
     ///   whoever asks that has never beaten, so that its death has to be proven like any other.
-    /// - `beat.cancels`: the owner's running jobs that were asked to be cancelled are listed.
+    /// - `beat.cancels`: the owner's running jobs that were asked to be canceled are listed.
     /// - `beat.holds`: `holds_jobs` tells whether the owner holds any job.
     /// - `beat.due`: `due_work` tells whether any unpaused queue has a job that this owner could claim now, `next_due` when the
     ///   earliest other one becomes due, `next_fire` when the earliest active schedule fires; blocked, paused and

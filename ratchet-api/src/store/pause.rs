@@ -49,7 +49,7 @@ pub trait JobPauseStore: Send + Sync + 'static {
     ///   not claimed or fired.
     /// - `pause.idempotent`: pausing a PAUSED job changes nothing and is no error; nothing else can be paused.
     /// - `pause.key`: a paused job holds its business key; a FAILED one reserves it again, or is not paused.
-    /// - `pause.waits_on`: parents of a paused job still decide its edges: it may be released or cancelled meanwhile.
+    /// - `pause.waits_on`: parents of a paused job still decide its edges: it may be released or canceled meanwhile.
     /// - `pause.stale`: with a fence that is not the present one, nothing is done.
     async fn pause(&self, jobs: &[Target]) -> StoreResult<Vec<PauseVerdict>>;
 

@@ -9,7 +9,7 @@ use super::Target;
 /// What became of a manual retry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RetryVerdict {
-    /// It is PENDING again, and these dependents, which its failure had cancelled, wait again.
+    /// It is PENDING again, and these dependents, which its failure had canceled, wait again.
     Retried {
         /// Jobs that wait again, nearest first.
         revived: Vec<JobId>,
@@ -36,9 +36,9 @@ pub trait JobRetryStore: Send + Sync + 'static {
     /// - `retry.revived`: a FAILED job becomes PENDING, due now, with attempts 0, crash count 0, no error and a
     ///   raised fence; nothing else can be retried.
     /// - `retry.key`: its business key is reserved again in the same transaction; if a live job holds it, nothing is done.
-    /// - `retry.dependents`: every edge that its failure had refused is open again. Dependents that were cancelled for such
+    /// - `retry.dependents`: every edge that its failure had refused is open again. Dependents that were canceled for such
     ///   refusals wait again once enough of their parents are open or satisfied, and what hangs on them likewise;
-    ///   dependents that were released by its failure, or were cancelled by hand, stay as they are.
+    ///   dependents that were released by its failure, or were canceled by hand, stay as they are.
     /// - `retry.batch`: a child no longer counts as failed; a batch that was completed does not complete again.
     /// - `retry.many`: a call with many jobs does, all at once, what a call for each would do one after the other.
     /// - `retry.stale`: with a fence that is not the present one, nothing is done.

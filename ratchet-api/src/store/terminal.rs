@@ -32,12 +32,12 @@ impl From<(JobId, Fence)> for Target {
 pub enum CancelVerdict {
     /// It had not started and is CANCELED now, with these dependents.
     Canceled {
-        /// Jobs that were cancelled with it, nearest first.
+        /// Jobs that were canceled with it, nearest first.
         dependents: Vec<JobId>,
     },
     /// It runs: readers see CANCELED from now on, and its body is told to stop.
     Requested {
-        /// Jobs that were cancelled with it, nearest first.
+        /// Jobs that were canceled with it, nearest first.
         dependents: Vec<JobId>,
     },
     /// It has ended, or its cancel was accepted before. Nothing was done.
@@ -109,10 +109,10 @@ pub trait JobTerminalStore: Send + Sync + 'static {
     /// # Contract
     /// - `cancel.waiting`: a pending or paused job becomes CANCELED at once and frees its key.
     /// - `cancel.running`: a running job stays with its owner, keeps key and permit until it ends, and reads as CANCELED.
-    /// - `cancel.once`: cancelling an ended job, or one whose cancel was accepted, changes nothing.
-    /// - `cancel.cascade`: every dependent that can no longer get what it needs is cancelled in the same call, nearest
+    /// - `cancel.once`: canceling an ended job, or one whose cancel was accepted, changes nothing.
+    /// - `cancel.cascade`: every dependent that can no longer get what it needs is canceled in the same call, nearest
     ///   first, whatever its depth.
-    /// - `cancel.batch`: a cancelled child that had not ended counts as failed in its batch: at once if it waited, with
+    /// - `cancel.batch`: a canceled child that had not ended counts as failed in its batch: at once if it waited, with
     ///   its outcome if it ran.
     /// - `cancel.many`: a call with many jobs does, all at once, what a call for each would do one after the other.
     /// - `cancel.stale`: with a fence that is not the present one, nothing is done.

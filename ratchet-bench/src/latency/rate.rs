@@ -14,7 +14,7 @@ use super::{Figure, WakeReceiver};
 use crate::job::{Invoice, METHOD, TARGET};
 use crate::store::{Bench, Place};
 
-/// Runs until it is cancelled.
+/// Runs until it is canceled.
 const WAIT: &str = "wait";
 
 /// Engine and probe take turns, so that whatever else the machine does meets them alike.
@@ -128,7 +128,7 @@ fn wait(begun: UnboundedSender<Event>, told: UnboundedSender<Event>) -> Result<M
         note(&begun, &ctx);
         let told = told.clone();
         async move {
-            ctx.cancelled().await;
+            ctx.canceled().await;
             note(&told, &ctx);
             Ok::<(), JobFailure>(())
         }

@@ -34,7 +34,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     scheduler.stop().await;
     let counts = day?;
     screen.say(&format!(
-        "The shop closes after {:.1} s: {} jobs succeeded, {} failed for good, {} cancelled; {} were tried again.",
+        "The shop closes after {:.1} s: {} jobs succeeded, {} failed for good, {} canceled; {} were tried again.",
         begun.elapsed().as_secs_f32(),
         counts.succeeded,
         counts.failed,
@@ -103,7 +103,7 @@ async fn day(scheduler: &Scheduler, screen: &Screen) -> Result<Counts> {
     ensure!(matches!(stolen.result().await, Err(ResultError::Failed { .. })), "a stolen card is refused");
     cake.result().await?;
     ensure!(
-        matches!(unwanted.result().await, Err(ResultError::Cancelled { .. })),
+        matches!(unwanted.result().await, Err(ResultError::Canceled { .. })),
         "nobody eats the second cake"
     );
     for letter in letters {

@@ -37,8 +37,8 @@ impl JobEventListener for Screen {
                 format!("attempt {attempt} failed, tried again soon: {error}")
             }
             JobEventKind::DeadLettered { error, .. } => format!("DEAD LETTER: {error}"),
-            JobEventKind::Cancelling => "is told to stop".to_owned(),
-            JobEventKind::Cancelled { .. } => "cancelled".to_owned(),
+            JobEventKind::Canceling => "is told to stop".to_owned(),
+            JobEventKind::Canceled { .. } => "canceled".to_owned(),
             _ => return,
         };
         // The end of an id differs from one job to the next; its beginning is the time.

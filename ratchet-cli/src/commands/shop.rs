@@ -51,7 +51,7 @@ impl Kitchen {
         for minute in 1..=10 {
             tokio::select! {
                 () = sleep(Duration::from_millis(120)) => {}
-                () = ctx.cancelled() => return,
+                () = ctx.canceled() => return,
             }
             ctx.progress(minute, 10, format!("{cake} rises")).await;
         }

@@ -9,11 +9,11 @@ use serde::Serialize;
 /// How many jobs were steered, and which were not.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Many {
-    /// Jobs that were retried or cancelled.
+    /// Jobs that were retried or canceled.
     done: u64,
     /// Those of them that run.
     told_to_stop: u64,
-    /// Jobs that were cancelled with them, or wait again with them.
+    /// Jobs that were canceled with them, or wait again with them.
     dependents: u64,
     /// Jobs that someone else changed meanwhile.
     changed: u64,
@@ -87,20 +87,20 @@ mod tests {
     fn told(change: impl FnOnce(&mut Steered)) -> String {
         let mut steered = Steered::default();
         change(&mut steered);
-        Many::of(&steered, "cancelled").to_string()
+        Many::of(&steered, "canceled").to_string()
     }
 
     #[test]
     fn counts_are_exact_and_nothing_is_said_of_nothing() {
         assert_eq!(told(|_| {}), "No job matches.\n");
-        assert_eq!(told(|it| it.done = 1), "1 job cancelled.\n");
+        assert_eq!(told(|it| it.done = 1), "1 job canceled.\n");
         let all = told(|it| {
             it.done = 600;
             it.told_to_stop = 2;
             it.dependents = 1;
             it.changed = 3;
         });
-        let expected = "600 of 603 jobs cancelled.\n2 of them running, and told to stop.\n\
+        let expected = "600 of 603 jobs canceled.\n2 of them running, and told to stop.\n\
             1 job depending on them went along.\n3 jobs changed meanwhile and left alone.\n";
         assert_eq!(all, expected);
     }

@@ -171,7 +171,7 @@ impl Story {
         let mut fields = Fields::default();
         fields.add("status", job.status);
         fields.maybe("paused from", job.paused_from);
-        fields.maybe("cancelled because", job.cancel_reason.as_ref());
+        fields.maybe("canceled because", job.cancel_reason.as_ref());
         fields.add("call", &job.call);
         fields.add("arguments", job.call.arguments());
         match cause(job) {

@@ -185,7 +185,7 @@ impl Pulse {
         answer.await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Stops bodies whose jobs were cancelled elsewhere, looks for work whose wakeup was lost and for jobs that this node holds
+    /// Stops bodies whose jobs were canceled elsewhere, looks for work whose wakeup was lost and for jobs that this node holds
     /// and does not know of, and has the jobs of the dead taken over.
     fn hear(&mut self, reply: &BeatReply) {
         let engine = &self.engine;

@@ -188,7 +188,7 @@ async fn end(engine: &Engine, running: &Running, claim: &JobClaim, orphaned: Orp
     let crashes = claim.crash_count + 1;
     match fate(claim, orphaned, engine.options.node.crash_limit) {
         Fate::Canceled => {
-            settle_unrun(engine, claim, Stop::Canceled("cancelled while it ran on a node that died")).await;
+            settle_unrun(engine, claim, Stop::Canceled("canceled while it ran on a node that died")).await;
         }
         Fate::Released => {
             let stop = Stop::HandBack { delay: Duration::ZERO, reason: HandBackReason::Released };

@@ -10,10 +10,10 @@ use super::Client;
 /// How many jobs are read, and steered in one transaction.
 const CHUNK: usize = 500;
 
-/// What can be cancelled.
+/// What can be canceled.
 const LIVE: [JobStatus; 3] = [JobStatus::Pending, JobStatus::Running, JobStatus::Paused];
 
-/// Many jobs that are about to be retried or cancelled: see [`Client::retry_all`] and [`Client::cancel_all`].
+/// Many jobs that are about to be retried or canceled: see [`Client::retry_all`] and [`Client::cancel_all`].
 ///
 /// They are steered newest first, 500 in a transaction. Nothing is done before [`run`](Self::run), and what is submitted
 /// while it runs is left alone. If it ends early, by an error or because the future was dropped, the transactions that
@@ -42,11 +42,11 @@ enum Action {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Steered {
-    /// Jobs that were retried or cancelled.
+    /// Jobs that were retried or canceled.
     pub done: u64,
     /// Those of them that run, and were told to stop.
     pub told_to_stop: u64,
-    /// Jobs that wait for these and were cancelled with them, or wait again with them.
+    /// Jobs that wait for these and were canceled with them, or wait again with them.
     pub dependents: u64,
     /// Jobs that someone else changed after they were found. They were left alone.
     pub changed: u64,
@@ -96,7 +96,7 @@ impl Client {
     /// Cancels all live jobs that a filter finds, as [`cancel`](Self::cancel) does one. Schedules are left alone unless
     /// the filter names their type.
     ///
-    /// A job that starts after it was found is cancelled too, unless the filter names states.
+    /// A job that starts after it was found is canceled too, unless the filter names states.
     pub fn cancel_all<'a>(&self, mut filter: JobFilter, reason: &str) -> Bulk<'a> {
         if filter.types.is_empty() {
             filter.types = JobType::ALL.into_iter().filter(|one| *one != JobType::Recurring).collect();

@@ -105,7 +105,7 @@ impl Client {
         Enqueue::new(self.clone(), &call.into())
     }
 
-    /// Describes a job that takes the place of one that has not started, which is cancelled: for debouncing.
+    /// Describes a job that takes the place of one that has not started, which is canceled: for debouncing.
     pub fn replace<R>(&self, old: JobId, call: impl Into<Call<R>>) -> Enqueue<R> {
         self.enqueue(call).replacing(old)
     }
@@ -325,12 +325,12 @@ impl Client {
         Ok(matches!(verdict, CancelVerdict::Canceled { .. } | CancelVerdict::Requested { .. }))
     }
 
-    /// Tells listeners, and stops the body of a job that was cancelled while it ran: here at once, elsewhere by a wakeup.
+    /// Tells listeners, and stops the body of a job that was canceled while it ran: here at once, elsewhere by a wakeup.
     pub(super) fn tell_cancel(&self, before: Option<Job>, verdict: &CancelVerdict) {
         match verdict {
             CancelVerdict::Requested { .. } => {
                 let running = before.as_ref().map(|job| job.spec.id);
-                self.tell(before, |_| JobEventKind::Cancelling);
+                self.tell(before, |_| JobEventKind::Canceling);
                 // Afterwards, since its end is told as soon as it has ended.
                 if !running.is_some_and(&*self.0.parts.stop) {
                     self.0.notifier.cancel_requested();
@@ -338,7 +338,7 @@ impl Client {
             }
             CancelVerdict::Canceled { .. } => {
                 let ended =
-                    |job: &Job| JobEventKind::Cancelled { previous_status: job.status, execution_time: None };
+                    |job: &Job| JobEventKind::Canceled { previous_status: job.status, execution_time: None };
                 self.tell(before, ended);
             }
             CancelVerdict::AlreadyEnded(_) | CancelVerdict::Stale(_) | CancelVerdict::Unknown => {}

@@ -75,7 +75,7 @@ impl<R> Enqueue<R> {
         self.with(|job| job.due = Due::At(instant))
     }
 
-    /// Does not start it after this instant: it is cancelled instead.
+    /// Does not start it after this instant: it is canceled instead.
     pub fn expires_at(self, instant: Timestamp) -> Self {
         self.with(|job| job.spec.expires_at = Some(instant))
     }
@@ -165,7 +165,7 @@ impl<R> Enqueue<R> {
         }
     }
 
-    /// Takes the place of a job that has not started, which is cancelled.
+    /// Takes the place of a job that has not started, which is canceled.
     pub const fn replacing(mut self, old: JobId) -> Self {
         self.supersedes = Some(old);
         self

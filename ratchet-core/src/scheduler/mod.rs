@@ -160,7 +160,7 @@ impl Scheduler {
 
     /// Stops in good order: takes nothing new, hands back what has not started, and lets what runs end within
     /// `drain_timeout`. Shortly before that (`cancel_grace`) bodies are told by
-    /// [`JobContext::cancelled`](crate::JobContext::cancelled); those that still run then are given up and their jobs go
+    /// [`JobContext::canceled`](crate::JobContext::canceled); those that still run then are given up and their jobs go
     /// back, with nothing consumed. The heartbeat stops last. Nothing that the store or a hook does makes it last much
     /// longer. Whoever calls it again waits for the same end.
     ///

@@ -43,7 +43,7 @@ pub(crate) use unknown::UnknownTargets;
 use unstored::unstored;
 
 /// Why a body was stopped that had begun.
-const WHILE_IT_RAN: &str = "cancelled while it ran";
+const WHILE_IT_RAN: &str = "canceled while it ran";
 
 /// One attempt at a claimed job.
 pub(crate) struct Attempt {
@@ -180,7 +180,7 @@ async fn steps(
     let payload = &job.spec.payload;
     let ctx = open(engine, claim, job, token);
     if claim.cancel_requested {
-        return Err(Stop::Canceled("cancelled before it started"));
+        return Err(Stop::Canceled("canceled before it started"));
     }
     if claim.expired {
         return Err(Stop::Canceled("it expired before it started"));
@@ -273,23 +273,23 @@ fn grouped(number: usize) -> String {
     parts.flatten().collect()
 }
 
-/// Reads the jobs that were claimed, and with them whether they were cancelled meanwhile: one call for all.
+/// Reads the jobs that were claimed, and with them whether they were canceled meanwhile: one call for all.
 pub(crate) async fn load(engine: &Engine, claims: &[JobClaim]) -> Vec<Loaded> {
     let loaded = retry_while_leased(engine, "load", || engine.store.load(&engine.owner, claims)).await;
     loaded.unwrap_or_else(|| vec![Loaded::Lost; claims.len()])
 }
 
-/// The job to run, unless it was cancelled or lost before.
+/// The job to run, unless it was canceled or lost before.
 fn subject(engine: &Engine, loaded: Loaded, running: &Running) -> Result<Subject, Stop> {
     // It may have waited for its slot meanwhile. A node that stops or is fenced tells its bodies so by the same token.
-    let cancelled = running.token.is_cancelled() && engine.takes_work();
+    let canceled = running.token.is_cancelled() && engine.takes_work();
     match loaded {
-        Loaded::Job(..) if cancelled => Err(Stop::Canceled("cancelled before it started")),
+        Loaded::Job(..) if canceled => Err(Stop::Canceled("canceled before it started")),
         Loaded::Job(job, known) => {
             let edges = Edges { known, count: job.edge_count };
             Ok(Subject { job: Arc::from(job), edges, permit: None })
         }
-        Loaded::CancelRequested => Err(Stop::Canceled("cancelled before it started")),
+        Loaded::CancelRequested => Err(Stop::Canceled("canceled before it started")),
         Loaded::Lost => Err(Stop::Lost),
         Loaded::Corrupt { problem, on_failure } => Err(Stop::Corrupt { problem, on_failure }),
     }
@@ -316,7 +316,7 @@ fn open(
         node: engine.owner.clone(),
         attempt: claim.attempts + 1,
         timeout: engine.timeout(job),
-        cancelled: token.clone(),
+        canceled: token.clone(),
         draining: engine.drain.watch(),
         journal: engine.journal.clone(),
         client: engine.client(),
@@ -473,7 +473,7 @@ fn publish(
     let recorded = match verdict {
         Verdict::Recorded(recorded) => recorded,
         Verdict::AlreadyRecorded => Recorded::default(),
-        Verdict::CanceledInstead => return engine.publish(about, cancelled(ran_for)),
+        Verdict::CanceledInstead => return engine.publish(about, canceled(ran_for)),
         Verdict::LeaseLost | Verdict::EdgesChanged { .. } => {
             tracing::warn!("the lease of this job is lost; its outcome is not recorded");
             return;
@@ -504,8 +504,8 @@ fn publish(
     }
 }
 
-fn cancelled(ran_for: Option<Duration>) -> JobEventKind {
-    JobEventKind::Cancelled { previous_status: JobStatus::Running, execution_time: ran_for }
+fn canceled(ran_for: Option<Duration>) -> JobEventKind {
+    JobEventKind::Canceled { previous_status: JobStatus::Running, execution_time: ran_for }
 }
 
 /// The events of a recorded conclusion, in order: a failure first, then what follows from it.
@@ -541,7 +541,7 @@ fn kinds(
             ]
         }
         Conclusion::HandBack { .. } | Conclusion::Park { .. } | Conclusion::Crashed { .. } => Vec::new(),
-        Conclusion::Canceled { .. } => vec![cancelled(ran_for)],
+        Conclusion::Canceled { .. } => vec![canceled(ran_for)],
     }
 }
 

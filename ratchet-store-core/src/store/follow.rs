@@ -1,4 +1,4 @@
-//! What ends lead to: edges are decided, children released or cancelled, and so on; batches are counted and completed.
+//! What ends lead to: edges are decided, children released or canceled, and so on; batches are counted and completed.
 //!
 //! Breadth first, one level a round, so that the number of statements follows the depth and not the number of jobs.
 
@@ -47,7 +47,7 @@ struct Count {
     askers: Vec<usize>,
 }
 
-/// Why jobs that wait are cancelled.
+/// Why jobs that wait are canceled.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Calling<'a> {
     pub(crate) reason: Option<&'a str>,
@@ -304,7 +304,7 @@ async fn decide_edges(session: &mut Session<'_>, decisions: &[Decision]) -> Stor
     Ok(places.into_iter().filter_map(|place| first.get(place as usize - 1).copied()).collect())
 }
 
-/// A cancelled job refuses every edge that leads from it.
+/// A canceled job refuses every edge that leads from it.
 async fn refusals(session: &mut Session<'_>, canceled: &[(JobId, usize)]) -> StoreResult<Vec<Decision>> {
     if canceled.is_empty() {
         return Ok(Vec::new());

@@ -32,7 +32,7 @@ pub(crate) enum Place {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
     status: JobStatus,
-    /// Cancelled because a parent refused.
+    /// Canceled because a parent refused.
     cascaded: bool,
     blocked_by: u32,
     open_parents: u32,
@@ -71,7 +71,7 @@ impl Held {
         }
     }
 
-    /// Whether a job that refusals had cancelled waits again once it has so many open parents more. Asked with one
+    /// Whether a job that refusals had canceled waits again once it has so many open parents more. Asked with one
     /// more at a time, this is true once.
     pub(crate) fn waits_again_with(&self, regained: u32) -> bool {
         matches!(&self.place, Place::Ended(ended) if ended.status == JobStatus::Canceled

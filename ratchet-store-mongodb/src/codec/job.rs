@@ -41,7 +41,7 @@ pub(crate) struct JobDoc {
     pub(crate) fingerprint: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cancel_reason: Option<String>,
-    /// Cancelled because a parent refused, so a retry of that parent brings it back.
+    /// Canceled because a parent refused, so a retry of that parent brings it back.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) refused: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -251,12 +251,12 @@ impl JobDoc {
         self.queue.as_ref().is_some_and(|queue| queue.cancel_requested)
     }
 
-    /// Where the job is for readers: cancelled from the moment the cancel was accepted.
+    /// Where the job is for readers: canceled from the moment the cancel was accepted.
     pub(crate) fn visible_status(&self) -> JobStatus {
         if self.cancel_requested() { JobStatus::Canceled } else { self.status }
     }
 
-    /// What the job's end decides, or would: a paused dead letter has failed, a cancelled body has no say.
+    /// What the job's end decides, or would: a paused dead letter has failed, a canceled body has no say.
     pub(crate) fn decides_as(&self) -> JobStatus {
         match self.paused_from {
             Some(origin) if origin.is_terminal() => origin,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{date, duration, job_id, millis, uuid};
 use crate::clock::instant;
 
-/// Names of a vocabulary stay text here: a row with a word that this build does not know can still be cancelled,
+/// Names of a vocabulary stay text here: a row with a word that this build does not know can still be canceled,
 /// dead-lettered or deleted, and only reading it in full fails.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SpecDoc {

@@ -30,7 +30,7 @@ struct Written {
 
 impl MongoStore {
     /// Records what is plain. `None` for every outcome that needs a closer look: one with effects, a lost or replayed
-    /// one, a cancelled job, or a job with edges, a batch or a permit.
+    /// one, a canceled job, or a job with edges, a batch or a permit.
     ///
     /// One round trip if everything was plain and ended; one more to tell which were, or when they are due again.
     pub(super) async fn commit_plain(

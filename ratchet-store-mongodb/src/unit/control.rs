@@ -179,7 +179,7 @@ impl Unit<'_> {
 
     /// The refused edges that open again if `id` does, nearest first, each with the child if that waits again for it.
     ///
-    /// A child waits again if it was cancelled by refusals and the reopened edges give it back enough open parents.
+    /// A child waits again if it was canceled by refusals and the reopened edges give it back enough open parents.
     async fn refused_because_of(&mut self, id: JobId) -> StoreResult<Vec<(JobId, JobId, Option<JobId>)>> {
         let mut reopened: Vec<(JobId, JobId, Option<JobId>)> = Vec::new();
         let mut queue = VecDeque::from([id]);

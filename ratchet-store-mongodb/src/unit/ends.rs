@@ -110,7 +110,7 @@ impl Unit<'_> {
         self.freed.extend(held.into_iter().map(|resource| PermitId { resource, job }));
     }
 
-    /// Decides what is still open of an ended job's edges. Answers the children that must be cancelled for it.
+    /// Decides what is still open of an ended job's edges. Answers the children that must be canceled for it.
     pub(super) fn decide_open_edges(
         &mut self,
         parent: JobId,
@@ -128,7 +128,7 @@ impl Unit<'_> {
         Ok(decisions.into_iter().filter_map(decide).collect())
     }
 
-    /// Decides one open edge. Answers the child if it must be cancelled for it.
+    /// Decides one open edge. Answers the child if it must be canceled for it.
     pub(super) fn decide(
         &mut self,
         parent: JobId,
@@ -150,7 +150,7 @@ impl Unit<'_> {
         if job.visible_status().is_terminal() {
             return None;
         }
-        // Two parents of one generation may both refuse; the child is cancelled once.
+        // Two parents of one generation may both refuse; the child is canceled once.
         let hopeless = job.open_parents < job.blocked_by && !job.refused;
         hopeless.then(|| {
             job.refused = true;

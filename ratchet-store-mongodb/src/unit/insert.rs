@@ -188,7 +188,7 @@ impl Unit<'_> {
         self.jobs.insert(id, Held::new(job));
     }
 
-    /// Stores all edges first: a child that is cancelled at once must refuse its own.
+    /// Stores all edges first: a child that is canceled at once must refuse its own.
     async fn store_edges(&mut self, edges: &[Edge], head: JobId) -> StoreResult<()> {
         for (place, edge) in edges.iter().enumerate() {
             // Also an ended parent counts its edges: a retry of it that runs at the same time must collide with this.

@@ -5,7 +5,7 @@ use std::fmt;
 use ratchet_api::JobPriority;
 use ratchet_api::spi::WakeupKind;
 
-/// What the other nodes are told: one digit for the highest priority of new work, `c` if a job was cancelled, or both.
+/// What the other nodes are told: one digit for the highest priority of new work, `c` if a job was canceled, or both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Notice {
     work: Option<JobPriority>,

@@ -54,7 +54,7 @@ impl Bodies {
 
     #[job(blocking, timeout = "50ms")]
     fn block(&self, ctx: &JobContext) -> Result<(), JobFailure> {
-        while !ctx.is_cancelled() {
+        while !ctx.is_canceled() {
             std::thread::yield_now();
         }
         self.stopped.store(true, Ordering::SeqCst);
@@ -66,7 +66,7 @@ impl Bodies {
         self.entered.notify_one();
         tokio::select! {
             () = self.released.notified() => Ok(()),
-            () = ctx.cancelled() => {
+            () = ctx.canceled() => {
                 self.stopped.store(true, Ordering::SeqCst);
                 Ok(())
             }
@@ -151,9 +151,9 @@ async fn a_cancel_reaches_a_running_body_and_its_result_is_discarded(fx: Fixture
     let job = node.enqueue(Bodies::job().wait()).submit().await.expect("stored");
     entered.notified().await;
     assert!(node.cancel(job.id(), "not needed").await.expect("answered"));
-    assert!(!node.cancel(job.id(), "again").await.expect("answered"), "it is cancelled already");
+    assert!(!node.cancel(job.id(), "again").await.expect("answered"), "it is canceled already");
     assert!(
-        matches!(job.result().await, Err(ResultError::Cancelled { reason, .. }) if reason == "not needed")
+        matches!(job.result().await, Err(ResultError::Canceled { reason, .. }) if reason == "not needed")
     );
     assert!(stopped.load(Ordering::SeqCst));
     node.stop().await;

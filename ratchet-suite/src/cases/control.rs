@@ -18,11 +18,11 @@ use crate::{Fixture, Node};
 crate::cases! {
     a_paused_job_does_not_run_until_it_is_resumed;
     a_failed_job_that_is_retried_starts_afresh;
-    a_cancelled_job_never_runs;
+    a_canceled_job_never_runs;
     dead_letters_that_failed_alike_are_retried_together;
     a_dead_letter_without_its_key_is_named_and_the_others_are_retried;
-    all_that_a_filter_finds_is_cancelled_and_the_rest_runs;
-    a_running_body_is_told_to_stop_when_its_queue_is_cancelled;
+    all_that_a_filter_finds_is_canceled_and_the_rest_runs;
+    a_running_body_is_told_to_stop_when_its_queue_is_canceled;
     a_bulk_call_stops_at_its_limit_and_goes_on_when_it_is_made_again;
     a_node_starts_with_limits_and_the_last_start_wins;
     no_more_run_at_once_than_a_resource_allows;
@@ -62,7 +62,7 @@ impl Gate {
     #[job]
     async fn wait(&self, ctx: &JobContext) -> Result<(), JobFailure> {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        ctx.cancelled().await;
+        ctx.canceled().await;
         Ok(())
     }
 
@@ -101,7 +101,7 @@ async fn a_failed_job_that_is_retried_starts_afresh(fx: Fixture) {
 }
 
 // shows: S35
-async fn a_cancelled_job_never_runs(fx: Fixture) {
+async fn a_canceled_job_never_runs(fx: Fixture) {
     let gate = Gate::default();
     let calls = Arc::clone(&gate.calls);
     let node = fx.node(|builder| builder.register(gate)).await;
@@ -176,7 +176,7 @@ async fn a_dead_letter_without_its_key_is_named_and_the_others_are_retried(fx: F
 }
 
 // shows: S35 S36
-async fn all_that_a_filter_finds_is_cancelled_and_the_rest_runs(fx: Fixture) {
+async fn all_that_a_filter_finds_is_canceled_and_the_rest_runs(fx: Fixture) {
     let gate = Gate::default();
     let calls = Arc::clone(&gate.calls);
     let node = fx.node(|builder| builder.register(gate)).await;
@@ -191,8 +191,8 @@ async fn all_that_a_filter_finds_is_cancelled_and_the_rest_runs(fx: Fixture) {
     let mail = filter(|it| it.queue = Some(QueueName::new("mail").expect("a name")));
     let mut told = Vec::new();
     let bulk = node.cancel_all(mail.clone(), "no mail today").on_progress(|so_far| told.push(so_far.done));
-    let cancelled = bulk.run().await.expect("done");
-    assert_eq!((cancelled.done, cancelled.told_to_stop, cancelled.found()), (600, 0, 600));
+    let canceled = bulk.run().await.expect("done");
+    assert_eq!((canceled.done, canceled.told_to_stop, canceled.found()), (600, 0, 600));
     assert_eq!(told, [500, 600], "bounded transactions");
     for job in jobs.iter().step_by(2) {
         let ended = job.job().await.expect("read").expect("there");
@@ -201,7 +201,7 @@ async fn all_that_a_filter_finds_is_cancelled_and_the_rest_runs(fx: Fixture) {
             (JobStatus::Canceled, Some("no mail today"))
         );
     }
-    node.told_times(600, |kind| matches!(kind, JobEventKind::Cancelled { .. })).await;
+    node.told_times(600, |kind| matches!(kind, JobEventKind::Canceled { .. })).await;
     let again = node.cancel_all(mail, "again").run().await.expect("done");
     assert_eq!(again.found(), 0, "what has ended is not met");
 
@@ -214,14 +214,14 @@ async fn all_that_a_filter_finds_is_cancelled_and_the_rest_runs(fx: Fixture) {
 }
 
 // shows: S35
-async fn a_running_body_is_told_to_stop_when_its_queue_is_cancelled(fx: Fixture) {
+async fn a_running_body_is_told_to_stop_when_its_queue_is_canceled(fx: Fixture) {
     let gate = Gate::default();
     let calls = Arc::clone(&gate.calls);
     let node = fx.node(|builder| builder.register(gate)).await;
     let job = node.enqueue(Gate::job().wait()).submit().await.expect("stored");
     node.until(job.id(), |_| calls.load(Ordering::SeqCst) == 1).await;
-    let cancelled = node.cancel_all(JobFilter::default(), "enough").run().await.expect("done");
-    assert_eq!((cancelled.done, cancelled.told_to_stop), (1, 1));
+    let canceled = node.cancel_all(JobFilter::default(), "enough").run().await.expect("done");
+    assert_eq!((canceled.done, canceled.told_to_stop), (1, 1));
     let ended = job.ended().await.expect("the body hears it");
     assert_eq!(ended.status, JobStatus::Canceled);
     node.stop().await;

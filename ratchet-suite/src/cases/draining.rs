@@ -44,7 +44,7 @@ impl Worker {
         let before = ctx.is_draining();
         self.entered.notify_one();
         ctx.draining().await;
-        let first = ctx.is_draining() && !ctx.is_cancelled();
+        let first = ctx.is_draining() && !ctx.is_canceled();
         self.told.notify_one();
         self.ends.acquire().await.expect("it stays open").forget();
         Ok(!before && first)

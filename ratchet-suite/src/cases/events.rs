@@ -50,7 +50,7 @@ impl Eventful {
     #[job]
     async fn wait(&self, ctx: &JobContext) {
         self.entered.notify_one();
-        ctx.cancelled().await;
+        ctx.canceled().await;
     }
 }
 
@@ -100,7 +100,7 @@ async fn every_kind_of_event_reaches_a_listener_with_what_it_tells(fx: Fixture) 
     let running = node.enqueue(Eventful::job().wait()).submit().await.expect("stored");
     eventful.entered.notified().await;
     assert!(node.cancel(running.id(), "not needed").await.expect("answered"));
-    running.result().await.expect_err("it is cancelled");
+    running.result().await.expect_err("it is canceled");
     let waiting = node.enqueue(Eventful::job().succeed()).delay(LATER).submit().await.expect("stored");
     assert!(node.pause(waiting.id()).await.expect("answered"));
     assert!(node.resume(waiting.id()).await.expect("answered"));
@@ -140,13 +140,13 @@ async fn every_kind_of_event_reaches_a_listener_with_what_it_tells(fx: Fixture) 
     assert_eq!([first, again, last, dead], [text; 4]);
     assert!(*next_scheduled_time >= ended.created_at);
     assert!(matches!(told(good.id())[..], [JobEventKind::Completed { .. }]));
-    let [JobEventKind::Cancelling, JobEventKind::Cancelled { previous_status, execution_time }] =
+    let [JobEventKind::Canceling, JobEventKind::Canceled { previous_status, execution_time }] =
         told(running.id())[..]
     else {
         panic!("{:?}", told(running.id()))
     };
     assert_eq!((previous_status, execution_time.is_some()), (JobStatus::Running, true));
-    let pending = JobEventKind::Cancelled { previous_status: JobStatus::Pending, execution_time: None };
+    let pending = JobEventKind::Canceled { previous_status: JobStatus::Pending, execution_time: None };
     assert_eq!(told(waiting.id()), [JobEventKind::Paused, JobEventKind::Resumed, pending]);
 }
 

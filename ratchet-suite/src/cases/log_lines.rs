@@ -59,7 +59,7 @@ impl Clerk {
     #[job]
     async fn stay(&self, ctx: &JobContext) {
         self.entered.notify_one();
-        ctx.cancelled().await;
+        ctx.canceled().await;
     }
 }
 

@@ -145,7 +145,7 @@ impl Worker {
     #[job]
     async fn wait(&self, ctx: &JobContext) {
         self.entered.notify_one();
-        ctx.cancelled().await;
+        ctx.canceled().await;
     }
 
     #[job]
@@ -211,7 +211,7 @@ async fn every_end_of_a_body_is_told_with_its_labels_after_the_commit(fx: Fixtur
     let running = node.enqueue(Worker::job().wait()).submit().await.expect("stored");
     worker.entered.notified().await;
     assert!(node.cancel(running.id(), "not needed").await.expect("answered"));
-    running.result().await.expect_err("it is cancelled");
+    running.result().await.expect_err("it is canceled");
     node.stop().await;
     assert!(told("snooze_once").iter().any(|told| told.contains(" 1 Snoozed None")));
     assert_eq!(told("wait"), ["ended default test.Worker.wait 1 Canceled None"]);
@@ -308,7 +308,7 @@ async fn claims_calls_beats_slots_and_wakeups_are_told(fx: Fixture) {
     sink.until("slots default 1 7").await;
     sink.until("wakeup Sent").await;
     assert!(node.cancel(job.id(), "not needed").await.expect("answered"));
-    job.result().await.expect_err("it is cancelled");
+    job.result().await.expect_err("it is canceled");
     sink.until("slots default 0 7").await;
     for call in ["insert", "claim", "load", "beat", "find", "cancel", "join"] {
         sink.until(&format!("call {call} false")).await;

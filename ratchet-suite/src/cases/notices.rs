@@ -37,7 +37,7 @@ impl Worker {
     #[job]
     async fn wait(&self, ctx: &JobContext) {
         self.entered.notify_one();
-        ctx.cancelled().await;
+        ctx.canceled().await;
     }
 }
 

@@ -86,7 +86,7 @@ impl Writer {
     async fn stay(&self, ctx: &JobContext, number: u32) {
         self.heard.lock().expect("nobody panics").push(number.to_string());
         self.more.notify_one();
-        ctx.cancelled().await;
+        ctx.canceled().await;
     }
 }
 

@@ -77,7 +77,7 @@ impl Spills {
 
     #[job]
     async fn ask(&self, ctx: &JobContext) {
-        ctx.cancelled().await;
+        ctx.canceled().await;
     }
 
     #[job]

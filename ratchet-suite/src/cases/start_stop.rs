@@ -49,7 +49,7 @@ impl Patient {
         Ok(number)
     }
 
-    /// Knows nothing of being cancelled.
+    /// Knows nothing of being canceled.
     #[job]
     async fn wait(&self) -> Result<u32, JobFailure> {
         self.entered.notify_one();
@@ -61,7 +61,7 @@ impl Patient {
     #[job]
     async fn wait_for_the_end(&self, ctx: &JobContext) {
         self.entered.notify_one();
-        ctx.cancelled().await;
+        ctx.canceled().await;
         self.released.notify_waiters();
     }
 
@@ -69,7 +69,7 @@ impl Patient {
     #[job(blocking)]
     fn block_until_the_end(&self, ctx: &JobContext) {
         self.entered.notify_one();
-        while !ctx.is_cancelled() {
+        while !ctx.is_canceled() {
             std::thread::yield_now();
         }
     }

@@ -22,8 +22,8 @@ crate::cases! {
     a_delayed_job_waits_and_then_runs_without_a_poll;
     a_replaced_job_never_runs;
     a_job_that_has_started_is_not_replaced;
-    a_job_that_expires_while_it_waits_is_cancelled;
-    an_expired_job_is_cancelled_instead_of_run;
+    a_job_that_expires_while_it_waits_is_canceled;
+    an_expired_job_is_canceled_instead_of_run;
     many_jobs_are_submitted_and_all_run;
     a_mistake_in_the_description_is_told_by_the_submission;
     a_target_that_the_policy_denies_is_refused_at_submission;
@@ -196,7 +196,7 @@ async fn a_replaced_job_never_runs(fx: Fixture) {
         assert_eq!((job.status, job.superseded_by), (JobStatus::Canceled, Some(by.id())));
     }
     assert_eq!(calls.load(Ordering::SeqCst), 1);
-    node.told_times(2, |kind| matches!(kind, JobEventKind::Cancelled { .. })).await;
+    node.told_times(2, |kind| matches!(kind, JobEventKind::Canceled { .. })).await;
     assert!(node.kinds_of(old.id())[0].contains("previous_status: Pending"), "listeners are told");
     node.stop().await;
 }
@@ -212,7 +212,7 @@ async fn a_job_that_has_started_is_not_replaced(fx: Fixture) {
     node.stop().await;
 }
 
-async fn a_job_that_expires_while_it_waits_is_cancelled(fx: Fixture) {
+async fn a_job_that_expires_while_it_waits_is_canceled(fx: Fixture) {
     let node = fx.node(|builder| builder.register(Counter::default())).await;
     let now = node.store().database_time().await.expect("answered");
     let job = node.enqueue(Counter::job().add(1)).delay(Duration::from_millis(50));
@@ -223,12 +223,12 @@ async fn a_job_that_expires_while_it_waits_is_cancelled(fx: Fixture) {
     node.stop().await;
 }
 
-async fn an_expired_job_is_cancelled_instead_of_run(fx: Fixture) {
+async fn an_expired_job_is_canceled_instead_of_run(fx: Fixture) {
     let node = fx.node(|builder| builder.register(Counter::default())).await;
     let past = Timestamp::from_millis(1_000);
     let job = node.enqueue(Counter::job().add(1)).expires_at(past).submit().await.expect("stored");
     assert!(
-        matches!(job.result().await, Err(ResultError::Cancelled { reason, .. }) if reason.contains("expired"))
+        matches!(job.result().await, Err(ResultError::Canceled { reason, .. }) if reason.contains("expired"))
     );
     node.stop().await;
 }

@@ -40,7 +40,7 @@ pub(crate) struct Job {
     pub(crate) order: Order,
     pub(crate) status: JobStatus,
     /// A cancel of the running body was accepted.
-    pub(crate) cancelling: bool,
+    pub(crate) canceling: bool,
     pub(crate) paused_from: Option<JobStatus>,
     pub(crate) due: Timestamp,
     expires: Option<Timestamp>,
@@ -53,7 +53,7 @@ pub(crate) struct Job {
     /// Fence, result and failures so far, for every outcome that leaves a trace.
     pub(crate) history: Vec<(i64, ExecutionResult, u32)>,
     parents: Vec<Parent>,
-    /// Cancelled because it could no longer get what it needs.
+    /// Canceled because it could no longer get what it needs.
     refused: bool,
     runs: usize,
     /// The node that had it last.
@@ -101,7 +101,7 @@ impl Job {
 
     /// Where it is for readers.
     pub(crate) fn seen(&self) -> JobStatus {
-        if self.cancelling { JobStatus::Canceled } else { self.status }
+        if self.canceling { JobStatus::Canceled } else { self.status }
     }
 
     /// Parents that must still be satisfied.
@@ -192,7 +192,7 @@ impl Life {
         self.jobs.push(Job {
             id,
             status: JobStatus::Pending,
-            cancelling: false,
+            canceling: false,
             paused_from: None,
             due: self.now + order.delay,
             expires: order.expires.map(|expires| self.now + expires),
@@ -220,7 +220,7 @@ impl Life {
             return false;
         }
         if self.jobs[job].status == JobStatus::Running {
-            self.jobs[job].cancelling = true;
+            self.jobs[job].canceling = true;
             self.decide(job);
         } else {
             self.finish(job, JobStatus::Canceled);
@@ -253,7 +253,7 @@ impl Life {
         }
     }
 
-    /// Revives a dead letter, with the dependents that its failure had cancelled; all of them or none.
+    /// Revives a dead letter, with the dependents that its failure had canceled; all of them or none.
     pub(crate) fn retry(&mut self, job: usize) -> bool {
         if self.jobs[job].status != JobStatus::Failed {
             return false;
@@ -390,7 +390,7 @@ impl Life {
         self.nodes[self.jobs[job].node].busy = false;
         let enqueued = std::mem::take(&mut self.jobs[job].enqueued);
         let version = self.jobs[job].version;
-        if self.jobs[job].cancelling {
+        if self.jobs[job].canceling {
             self.jobs[job].record(ExecutionResult::Canceled, version);
             return self.finish(job, JobStatus::Canceled);
         }
@@ -446,7 +446,7 @@ impl Life {
 
     fn finish(&mut self, job: usize, status: JobStatus) {
         self.jobs[job].enter(status);
-        self.jobs[job].cancelling = false;
+        self.jobs[job].canceling = false;
         self.decide(job);
     }
 

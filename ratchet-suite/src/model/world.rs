@@ -78,7 +78,7 @@ impl World {
         options.execution.queues.clear();
         options.execution.queues.entry(self.name.clone()).or_default().slots = 1;
         options.retry.jitter = false;
-        // A cancelled body of the model ends by itself.
+        // A canceled body of the model ends by itself.
         options.timeout.cancel_grace = Duration::from_secs(60);
     }
 

@@ -160,7 +160,7 @@ pub async fn every_target_gets_its_own_answer(fx: Fixture) {
     assert_eq!(node.store.cancel(&[], &text("stop it")).await.expect("cancel answers"), []);
 }
 
-/// Jobs that meet each other in every way when they are cancelled.
+/// Jobs that meet each other in every way when they are canceled.
 async fn relatives(peer: &Peer, name: &str) -> Vec<JobId> {
     let (waiting, running) = (peer.insert(job()).await, peer.running(job()).await.id);
     let holder = peer.insert(keyed(name)).await;

@@ -31,7 +31,7 @@ cases! { "keys";
     a_refused_submission_uses_up_no_key: ["insert.atomic", "find_key.for_ever", "find_holder.live"] [];
     a_live_job_holds_its_business_key_wherever_it_is: ["insert.business_key", "find_holder.live"] [13 18 184];
     every_end_frees_the_business_key: ["insert.business_key", "find_holder.live", "commit.releases"] [18 156];
-    a_schedule_holds_its_business_key_until_it_is_cancelled: ["insert.business_key", "find_holder.live"] [144];
+    a_schedule_holds_its_business_key_until_it_is_canceled: ["insert.business_key", "find_holder.live"] [144];
     a_business_key_counts_within_one_call: ["insert.business_key"] [184];
     a_race_for_an_idempotency_key_has_one_winner_that_all_others_name: ["insert.idempotent"] [17 183];
     a_race_for_a_business_key_has_one_winner_that_all_others_name: ["insert.business_key"] [13 184];
@@ -327,7 +327,7 @@ pub async fn every_end_frees_the_business_key(fx: Fixture) {
     }
 }
 
-pub async fn a_schedule_holds_its_business_key_until_it_is_cancelled(fx: Fixture) {
+pub async fn a_schedule_holds_its_business_key_until_it_is_canceled(fx: Fixture) {
     let node = fx.node("a").await;
     let master = schedule(&fx, &node, "nightly").await;
     let taken = Inserted::KeyTaken { holder: master };

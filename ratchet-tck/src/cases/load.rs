@@ -22,13 +22,13 @@ cases! { "load";
     only_the_fence_of_the_present_claim_loads_a_job: ["load.fenced"] [26 172];
     a_job_that_was_claimed_again_is_lost_to_its_first_claim: ["load.fenced"] [26];
     a_recovered_job_is_lost_to_its_dead_owner: ["load.fenced"] [186];
-    a_job_that_is_to_be_cancelled_says_so: ["load.cancel"] [74];
+    a_job_that_is_to_be_canceled_says_so: ["load.cancel"] [74];
     answers_come_in_the_order_of_the_questions: ["load.fenced", "load.cancel", "find.present"] [];
     all_edges_come_with_a_job_in_the_order_of_evaluation: ["load.edges"] [];
     an_unreadable_row_is_told_for_itself_alone: ["load.corrupt"] [];
     an_unreadable_row_is_an_error_that_names_it: ["find.corrupt"] [];
     every_change_is_seen_at_once_on_any_connection: ["find.present"] [4 8];
-    a_running_job_reads_as_cancelled_from_the_moment_it_is_called_off: ["find.canceled_early"] [35];
+    a_running_job_reads_as_canceled_from_the_moment_it_is_called_off: ["find.canceled_early"] [35];
     jobs_that_do_not_exist_are_told_in_their_place: ["find.present"] [];
 }
 
@@ -190,7 +190,7 @@ pub async fn a_recovered_job_is_lost_to_its_dead_owner(fx: Fixture) {
     assert!(matches!(load_one(&alive, second).await, Loaded::Job(..)));
 }
 
-pub async fn a_job_that_is_to_be_cancelled_says_so(fx: Fixture) {
+pub async fn a_job_that_is_to_be_canceled_says_so(fx: Fixture) {
     let (worker, other) = (fx.node("worker").await, fx.node("other").await);
     let claim = worker.running(job()).await;
     assert!(matches!(load_one(&worker, &claim).await, Loaded::Job(..)));
@@ -313,7 +313,7 @@ pub async fn every_change_is_seen_at_once_on_any_connection(fx: Fixture) {
     }
 }
 
-pub async fn a_running_job_reads_as_cancelled_from_the_moment_it_is_called_off(fx: Fixture) {
+pub async fn a_running_job_reads_as_canceled_from_the_moment_it_is_called_off(fx: Fixture) {
     let (worker, other) = (fx.node("worker").await, fx.node("other").await);
     let claim = worker.running(job()).await;
     let before = worker.job(claim.id).await;

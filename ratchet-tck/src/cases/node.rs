@@ -29,7 +29,7 @@ cases! { "node";
     a_reaped_node_is_refused_for_ever: ["beat.refused", "recover.fences"] [];
     dead_owners_that_hold_jobs_are_named: ["beat.dead"] [135];
     an_owner_is_dead_from_the_millisecond_its_lease_ends: ["beat.dead"] [];
-    cancelled_jobs_of_the_owner_are_named: ["beat.cancels"] [];
+    canceled_jobs_of_the_owner_are_named: ["beat.cancels"] [];
     a_node_is_told_whether_it_holds_jobs: ["beat.holds"] [];
     due_work_is_what_could_be_claimed_now: ["beat.due"] [];
     next_due_is_the_earliest_job_that_is_not_due_yet: ["beat.due"] [];
@@ -272,7 +272,7 @@ pub async fn an_owner_is_dead_from_the_millisecond_its_lease_ends(fx: Fixture) {
     assert_eq!(told(&observer).await.dead, [], "it holds nothing any more");
 }
 
-pub async fn cancelled_jobs_of_the_owner_are_named(fx: Fixture) {
+pub async fn canceled_jobs_of_the_owner_are_named(fx: Fixture) {
     let (node, other) = (fx.node("node").await, fx.node("other").await);
     let (kept, stopped, too) =
         (node.running(job()).await, node.running(job()).await, node.running(job()).await);
@@ -314,7 +314,7 @@ pub async fn due_work_is_what_could_be_claimed_now(fx: Fixture) {
     let claim = worker.take(future).await;
     assert!(!told(&node).await.due_work, "running");
     cancel(&node, future).await;
-    assert!(!told(&node).await.due_work, "running, asked to be cancelled");
+    assert!(!told(&node).await.due_work, "running, asked to be canceled");
     worker.commit(Outcome::new(future, claim.fence, End::Succeeded { result: None })).await;
     assert!(!told(&node).await.due_work, "ended");
 
@@ -333,7 +333,7 @@ pub async fn due_work_is_what_could_be_claimed_now(fx: Fixture) {
     set_paused(&node, "mail", false).await;
     assert!(told(&node).await.due_work);
     cancel(&node, elsewhere).await;
-    assert!(!told(&node).await.due_work, "cancelled");
+    assert!(!told(&node).await.due_work, "canceled");
 }
 
 pub async fn next_due_is_the_earliest_job_that_is_not_due_yet(fx: Fixture) {
@@ -391,7 +391,7 @@ pub async fn next_fire_is_the_earliest_active_schedule(fx: Fixture) {
     assert_eq!(told(&node).await.next_fire, at(40), "a paused schedule does not fire");
     let key = BusinessKey::new("middle").expect("a valid key");
     node.store.cancel_recurring_by_key(&key, &text("gone")).await.expect("cancel answers");
-    assert_eq!(told(&node).await.next_fire, at(50), "nor does a cancelled one: {middle}");
+    assert_eq!(told(&node).await.next_fire, at(50), "nor does a canceled one: {middle}");
     node.store.resume(&[early.into()]).await.expect("resume answers");
     assert_eq!(told(&node).await.next_fire, at(10));
 }

@@ -26,7 +26,7 @@ cases! { "parked";
     parked_jobs_take_their_place_in_the_order: ["claim.parked", "claim.order", "claim.limit"] [];
     queues_share_the_free_permits_of_a_resource: ["claim.parked_room"] [];
     a_parked_job_that_expired_is_taken_by_anybody: ["claim.parked", "claim.expired"] [];
-    a_parked_job_is_paused_and_cancelled_like_any_other: ["claim.parked", "cancel.waiting"] [];
+    a_parked_job_is_paused_and_canceled_like_any_other: ["claim.parked", "cancel.waiting"] [];
     due_work_is_what_this_owner_could_pull: ["beat.due"] [];
     parked_jobs_are_counted_apart: ["query.health"] [];
     what_jobs_are_parked_on_is_listed: ["query.parkings"] [];
@@ -270,7 +270,7 @@ pub async fn a_parked_job_that_expired_is_taken_by_anybody(fx: Fixture) {
     assert!(claims.iter().all(|claim| claim.expired));
 }
 
-pub async fn a_parked_job_is_paused_and_cancelled_like_any_other(fx: Fixture) {
+pub async fn a_parked_job_is_paused_and_canceled_like_any_other(fx: Fixture) {
     let node = fx.node("a").await;
     let id = park(&node, job(), method(RUN)).await;
     let before = node.job(id).await;

@@ -1,4 +1,4 @@
-//! Reviving dead letters by hand, with what their failure had cancelled.
+//! Reviving dead letters by hand, with what their failure had canceled.
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 

@@ -278,7 +278,7 @@ impl Operation {
             (Self::Claim, State::Blocked) => None,
             // Whatever is committed, the cancel wins.
             (_, State::Stopping) => self.end().map(|_| Some(JobStatus::Canceled)),
-            // Only together with the parent whose failure cancelled it.
+            // Only together with the parent whose failure canceled it.
             (Self::Retry, State::Canceled) => None,
             (Self::CallOff, _) if state != State::Running => None,
             (Self::Resume, State::Paused) => Some(Some(JobStatus::Pending)),

@@ -19,7 +19,7 @@ impl Films {
         for minute in 1..=90 {
             tokio::select! {
                 () = tokio::time::sleep(Duration::from_millis(100)) => {} // the work
-                () = ctx.cancelled() => {
+                () = ctx.canceled() => {
                     println!("{film}: stopped, the half-written file is removed");
                     return Ok(());
                 }
@@ -33,7 +33,7 @@ impl Films {
     #[job(blocking)]
     fn checksum(&self, ctx: &JobContext, reel: u32) -> Result<(), JobFailure> {
         self.begun.notify_one();
-        while !ctx.is_cancelled() {
+        while !ctx.is_canceled() {
             std::thread::sleep(Duration::from_millis(5));
         }
         println!("reel {reel}: no checksum");
@@ -68,7 +68,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("accepted: {accepted}; {}: {}", ended.status, ended.cancel_reason.unwrap_or_default());
     println!("accepted again: {}", scheduler.cancel(film.id(), "once more").await?);
 
-    // A job that has not started is cancelled at once. Paused, it waits until it is resumed.
+    // A job that has not started is canceled at once. Paused, it waits until it is resumed.
     let later = scheduler.enqueue(Films::job().encode("Nosferatu".to_owned()));
     let later = later.delay(Duration::from_secs(3600)).submit().await?;
     println!("paused: {}", scheduler.pause(later.id()).await?);

@@ -20,7 +20,7 @@ impl Reports {
     #[job(queue = "reports")]
     async fn write(&self, ctx: &JobContext, pages: u64) -> Result<(), JobFailure> {
         for page in 0..pages {
-            if ctx.is_cancelled() {
+            if ctx.is_canceled() {
                 return Ok(()); // the job goes back with nothing consumed
             }
             ctx.progress(page, pages, None).await;

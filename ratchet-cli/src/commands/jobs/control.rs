@@ -49,7 +49,7 @@ pub(crate) struct Cancel {
     pub(super) jobs: Chosen,
 
     /// Why, for those who look at the job later
-    #[arg(long, value_name = "TEXT", default_value = "cancelled from the command line")]
+    #[arg(long, value_name = "TEXT", default_value = "canceled from the command line")]
     pub(super) reason: String,
 }
 
@@ -132,7 +132,7 @@ impl Control<'_> {
 
     pub(crate) const fn participle(&self) -> &'static str {
         match self {
-            Self::Cancel(_) => "cancelled",
+            Self::Cancel(_) => "canceled",
             Self::Pause => "paused",
             Self::Resume => "resumed",
             Self::Retry => "retried",

@@ -80,7 +80,7 @@ impl From<Filter> for JobFilter {
 /// Reads a status as people write it.
 fn status(word: &str) -> Result<JobStatus, String> {
     let word = word.to_uppercase();
-    let word = if word == "CANCELLED" { JobStatus::Canceled.as_str() } else { word.as_str() };
+    let word = if word == "CANCELED" { JobStatus::Canceled.as_str() } else { word.as_str() };
     word.parse().map_err(|_| "it is pending, running, succeeded, failed, paused or canceled".to_owned())
 }
 
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn a_status_is_read_as_people_write_it() {
         assert_eq!(status("failed"), Ok(JobStatus::Failed));
-        assert_eq!(status("Cancelled"), Ok(JobStatus::Canceled));
+        assert_eq!(status("Canceled"), Ok(JobStatus::Canceled));
         assert!(status("done").unwrap_err().contains("succeeded"));
     }
 }

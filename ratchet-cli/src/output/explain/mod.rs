@@ -124,7 +124,7 @@ impl fmt::Display for Told<'_> {
                 }
             }
             Reason::Stopping { node, why } => {
-                write!(f, "it is cancelled{}, but its body still runs on {}", because(why), on(node))
+                write!(f, "it is canceled{}, but its body still runs on {}", because(why), on(node))
             }
             Reason::Schedule { next_fire: Some(at) } => {
                 write!(f, "it is a schedule and never runs itself; it makes its next job at {}", when(at))
@@ -153,7 +153,7 @@ impl fmt::Display for Told<'_> {
                 write!(f, "it waits for its batch: {ended} of {total} jobs have ended{open}")
             }
             Reason::Expired { at } => {
-                write!(f, "it expired at {}; it is cancelled as soon as a node comes to it", when(at))
+                write!(f, "it expired at {}; it is canceled as soon as a node comes to it", when(at))
             }
             Reason::NotDue { until, failures: 0, .. } => write!(f, "it is not due until {}", when(until)),
             Reason::NotDue { until, failures, last_error } => {

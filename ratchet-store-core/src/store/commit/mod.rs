@@ -222,7 +222,7 @@ async fn rule(
     Ok(rulings)
 }
 
-/// Whether someone had to decide about the job's edges: a cancelled job refuses them all, a waiting one none.
+/// Whether someone had to decide about the job's edges: a canceled job refuses them all, a waiting one none.
 fn decides(end: &End) -> bool {
     matches!(end, End::Succeeded { .. } | End::DeadLetter { .. })
 }

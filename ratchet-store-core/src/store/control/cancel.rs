@@ -39,7 +39,7 @@ async fn cancel_all(
     Ok(verdicts)
 }
 
-/// How many of the first targets can be cancelled at once: none of them changes what another one meets.
+/// How many of the first targets can be canceled at once: none of them changes what another one meets.
 fn independent(targets: &[Target], held: &HashMap<JobId, Held>) -> usize {
     let mut met = HashSet::new();
     for (place, target) in targets.iter().enumerate() {

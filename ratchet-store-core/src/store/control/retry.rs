@@ -1,4 +1,4 @@
-//! Reviving dead letters, and with them what their failure had cancelled.
+//! Reviving dead letters, and with them what their failure had canceled.
 
 use std::collections::{HashMap, HashSet};
 
@@ -97,7 +97,7 @@ async fn retry_run(
     Ok(verdicts)
 }
 
-/// Retries a dead letter with what its failure had cancelled.
+/// Retries a dead letter with what its failure had canceled.
 async fn retry_one(
     session: &mut Session<'_>,
     target: &Target,
@@ -154,7 +154,7 @@ struct Reopened {
     revived: Vec<Held>,
 }
 
-/// Follows refused edges from a dead letter. A child waits again if it was cancelled by refusals and the edges that
+/// Follows refused edges from a dead letter. A child waits again if it was canceled by refusals and the edges that
 /// open again give it back enough open parents; then its own edges open again as well.
 async fn refused_because_of(session: &mut Session<'_>, id: JobId) -> StoreResult<Reopened> {
     let mut reopened = Reopened::default();

@@ -92,7 +92,7 @@ async fn a_permit_is_held_until_a_body_that_blocks_returns(fx: Fixture) {
     assert_eq!((late.status, late.attempts), (JobStatus::Failed, 1), "what it returned came too late");
     next.result().await.expect("it runs");
 
-    // One that is cancelled keeps it as well.
+    // One that is canceled keeps it as well.
     deaf.open.send_replace(false);
     let called_off = here.enqueue(Deaf::job().roast()).submit().await.expect("stored");
     deaf.until_begun(3).await;

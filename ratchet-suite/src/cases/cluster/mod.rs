@@ -45,7 +45,7 @@ impl Worker {
         let mut gate = self.gate.subscribe();
         tokio::select! {
             opened = gate.wait_for(|open| *open) => assert!(opened.is_ok(), "the gate is there"),
-            () = ctx.cancelled() => self.told.notify_one(),
+            () = ctx.canceled() => self.told.notify_one(),
         }
         Ok(ctx.node().to_string())
     }

@@ -14,7 +14,7 @@ crate::cases! {
     whoever_starts_late_takes_nothing_over_before_a_whole_lease;
     nodes_that_all_die_before_their_lease_is_over_still_take_over_from_each_other;
     a_job_that_crashes_its_nodes_ends_as_a_dead_letter_with_all_that_follows;
-    a_job_that_was_cancelled_on_a_dead_node_ends_cancelled;
+    a_job_that_was_canceled_on_a_dead_node_ends_canceled;
     a_takeover_whose_reply_was_lost_still_counts_as_a_crash;
     an_outage_of_the_database_has_nobody_take_over_others_jobs;
 }
@@ -122,7 +122,7 @@ async fn a_job_that_crashes_its_nodes_ends_as_a_dead_letter_with_all_that_follow
 }
 
 // shows: S35
-async fn a_job_that_was_cancelled_on_a_dead_node_ends_cancelled(fx: Fixture) {
+async fn a_job_that_was_canceled_on_a_dead_node_ends_canceled(fx: Fixture) {
     let (stuck, quick) = (Worker::waiting(), Worker::quick());
     let (cut, whole) = (Arc::<Line>::default(), Arc::<Line>::default());
     let dead = node(&fx, "dead", &stuck, &cut).await;
@@ -131,7 +131,7 @@ async fn a_job_that_was_cancelled_on_a_dead_node_ends_cancelled(fx: Fixture) {
     let alive = node(&fx, "alive", &quick, &whole).await;
     cut.cut(true);
     assert!(alive.cancel(job.id(), "not wanted").await.expect("answered"));
-    alive.told(|kind| matches!(kind, JobEventKind::Cancelled { .. })).await;
+    alive.told(|kind| matches!(kind, JobEventKind::Canceled { .. })).await;
     let ended = now(&job).await;
     assert_eq!((ended.status, ended.picked_by, ended.crash_count), (JobStatus::Canceled, None, 0));
     assert_eq!(quick.runs(), 0);

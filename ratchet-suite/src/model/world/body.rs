@@ -67,7 +67,7 @@ async fn end(end: End, ctx: &JobContext) -> Result<(), JobFailure> {
         // Nobody wants to read about thousands of panics that are meant.
         End::Panic => std::panic::resume_unwind(Box::new("told to panic")),
         End::Hang => {
-            ctx.cancelled().await;
+            ctx.canceled().await;
             Ok(())
         }
     }

@@ -64,7 +64,7 @@ pub(super) async fn a_new_edge_is_open_whatever_it_says(fx: Fixture) {
 
 pub(super) async fn an_edge_from_a_live_job_raises_its_edge_count_and_nothing_else(fx: Fixture) {
     let (node, other) = (fx.node("a").await, fx.node("b").await);
-    // What is cancelled or dead already decides edges, though it holds its key.
+    // What is canceled or dead already decides edges, though it holds its key.
     let decided = [Life::CancelRequested, Life::PausedFromFailed];
     for life in Life::LIVE.into_iter().filter(|life| !decided.contains(life)) {
         let parent = life.reach(&node, job()).await;
@@ -165,7 +165,7 @@ pub(super) async fn an_edge_from_an_ended_job_is_decided_at_once(fx: Fixture) {
             node.take(child_id).await;
         } else {
             assert_eq!(stored.status, JobStatus::Canceled, "{row}");
-            let ending = stored.ending.expect("a cancelled job has ended");
+            let ending = stored.ending.expect("a canceled job has ended");
             assert_eq!((ending.terminated_at, ending.started_at), (fx.now(), None), "{row}");
         }
     }
@@ -203,7 +203,7 @@ pub(super) async fn a_job_that_can_still_get_what_it_needs_waits_on(fx: Fixture)
     }
 }
 
-pub(super) async fn a_job_that_cannot_get_what_it_needs_is_cancelled_with_its_dependents(fx: Fixture) {
+pub(super) async fn a_job_that_cannot_get_what_it_needs_is_canceled_with_its_dependents(fx: Fixture) {
     let node = fx.node("a").await;
     let failed = Life::Failed.reach(&node, job()).await;
     let mut jobs = vec![job(), job(), job(), job(), job()];
@@ -230,10 +230,10 @@ pub(super) async fn a_job_that_cannot_get_what_it_needs_is_cancelled_with_its_de
     let holder = node.store.find_active_by_business_key(&named("freed")).await;
     assert_eq!(holder.expect("find_active_by_business_key answers"), None);
     let claimable: Vec<_> = node.claim(10).await.into_iter().map(|claim| claim.id).collect();
-    assert_eq!(claimable, [alone, live], "nothing that was cancelled can be claimed");
+    assert_eq!(claimable, [alone, live], "nothing that was canceled can be claimed");
 }
 
-pub(super) async fn a_batch_child_cancelled_at_insert_counts_as_failed(fx: Fixture) {
+pub(super) async fn a_batch_child_canceled_at_insert_counts_as_failed(fx: Fixture) {
     let node = fx.node("a").await;
     let failed = Life::Failed.reach(&node, job()).await;
     let mut submission = batch_of(vec![job()], true);
@@ -249,7 +249,7 @@ pub(super) async fn a_batch_child_cancelled_at_insert_counts_as_failed(fx: Fixtu
 }
 
 /// Whether the edge is refused at once or with the parent's outcome, it is refused.
-pub(super) async fn an_edge_from_a_job_that_is_being_cancelled_never_lets_its_child_run(fx: Fixture) {
+pub(super) async fn an_edge_from_a_job_that_is_being_canceled_never_lets_its_child_run(fx: Fixture) {
     let node = fx.node("a").await;
     let claim = node.running(job()).await;
     cancel(&node, claim.id).await;

@@ -32,7 +32,7 @@ pub(super) async fn a_superseded_job_makes_way_and_hands_over_its_key(fx: Fixtur
 
         let replaced = node.job(old).await;
         assert_eq!((replaced.status, replaced.superseded_by), (JobStatus::Canceled, Some(new)), "{life:?}");
-        let ending = replaced.ending.expect("a cancelled job has ended");
+        let ending = replaced.ending.expect("a canceled job has ended");
         assert_eq!(ending.terminated_at, fx.now(), "{life:?}");
         assert_eq!(replaced.spec.business_key, Some(named(&key)), "{life:?} still tells its key");
         let holder = node.store.find_active_by_business_key(&named(&key)).await;
@@ -212,13 +212,13 @@ pub(super) async fn a_schedule_that_is_not_active_does_not_fire(fx: Fixture) {
     let node = fx.node("a").await;
     let single = node.insert(job()).await;
     let paused = schedule(&fx, &node, "paused").await;
-    let cancelled = schedule(&fx, &node, "cancelled").await;
+    let canceled = schedule(&fx, &node, "canceled").await;
     let instant = fx.now() + Duration::from_hours(1);
     node.store.pause(&[paused.into()]).await.expect("pause answers");
-    let ended = node.store.cancel_recurring_by_key(&named("cancelled"), &text("gone")).await;
+    let ended = node.store.cancel_recurring_by_key(&named("canceled"), &text("gone")).await;
     assert_eq!(ended.expect("cancel_recurring_by_key answers"), 1);
 
-    for master in [paused, cancelled, JobId::generate(), single] {
+    for master in [paused, canceled, JobId::generate(), single] {
         let submission = fired(master, instant, None);
         let inserted = node.submit(submission.clone()).await;
         assert_eq!(inserted, Inserted::Refused(Refusal::MasterInactive(master)));

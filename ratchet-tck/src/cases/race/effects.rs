@@ -174,7 +174,7 @@ fn with_edge(mut outcome: Outcome, child: JobId) -> Outcome {
     outcome
 }
 
-pub async fn an_edge_added_while_its_parent_is_cancelled_is_refused(fx: Fixture) {
+pub async fn an_edge_added_while_its_parent_is_canceled_is_refused(fx: Fixture) {
     let nodes = nodes(&fx, 2).await;
     for round in 0..2 * ROUNDS {
         let parent = nodes[0].insert(job()).await;

@@ -21,7 +21,7 @@ async fn failed(peer: &Peer, new: NewJob) -> JobId {
     claim.id
 }
 
-pub async fn a_retry_gets_the_key_only_once_its_holder_is_cancelled(fx: Fixture) {
+pub async fn a_retry_gets_the_key_only_once_its_holder_is_canceled(fx: Fixture) {
     let nodes = nodes(&fx, 2).await;
     for round in 0..2 * ROUNDS {
         let name = format!("order-{round}");
