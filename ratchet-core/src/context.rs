@@ -70,8 +70,7 @@ pub(crate) struct Opening {
 impl JobContext {
     /// Opens a context in the present span, which it takes along.
     pub(crate) fn open(opening: Opening) -> Self {
-        let Opening { job, node, attempt, timeout, canceled, draining, journal, client, log_bytes } =
-            opening;
+        let Opening { job, node, attempt, timeout, canceled, draining, journal, client, log_bytes } = opening;
         let trace = TraceContext::continued(job.spec.trace_context.as_deref());
         Self(Arc::new(Inner {
             fence: job.fence,

@@ -18,7 +18,7 @@ use crate::clock::{Present, instant};
 use crate::codec::decode;
 use crate::collections::{Collections, Raw, check_name};
 use crate::error::{During, NOT_ON_A_MAJORITY, refused_write, unreadable_url};
-use crate::store::contention::Contention;
+use crate::store::claim::{Backlog, Contention};
 use crate::unit::driver_info;
 use crate::wakeup::Notices;
 use crate::{indexes, reach, startup};
@@ -114,6 +114,7 @@ pub struct MongoStore {
     prefix: String,
     latest: Arc<AtomicI64>,
     pub(crate) contention: Arc<Contention>,
+    pub(crate) backlog: Arc<Backlog>,
 }
 
 impl MongoStore {
@@ -222,6 +223,7 @@ impl MongoStore {
             database,
             latest: Arc::default(),
             contention: Arc::default(),
+            backlog: Arc::default(),
         })
     }
 

@@ -97,6 +97,36 @@ async fn a_claim_reads_five_heads_of_its_index_and_sorts_nothing() {
     }
 }
 
+#[tokio::test]
+async fn while_nobody_waits_a_claim_reads_all_priorities_together() {
+    for clock in CLOCKS {
+        let place = crowded(clock()).await;
+        let all = JobPriority::ALL.len() * MANY;
+        assert_eq!(place.claim(all + 1).await.len(), all, "so the backlog is over");
+        let few = |count: usize| {
+            let of =
+                |n: usize| job_with(|job| job.spec.priority = JobPriority::ALL[n % JobPriority::ALL.len()]);
+            (0..count).map(of).collect::<Vec<_>>()
+        };
+        place.insert(few(LIMIT)).await;
+        let (claims, found) = plans(&place, place.claim(LIMIT)).await;
+        assert_eq!((claims.len(), found.len()), (LIMIT, 3), "heads, take, read back");
+        expect(&found[..1], FEW, &["claim_executable", "parked"]);
+        assert!(claims.is_sorted_by(|a, b| a.priority >= b.priority), "{claims:?}");
+
+        place.insert(few(3 * LIMIT)).await;
+        let (claims, found) = plans(&place, place.claim(LIMIT)).await;
+        assert_eq!(
+            (claims.len(), found.len()),
+            (LIMIT, 4),
+            "there were more: it looked once more, by priority"
+        );
+        let highest = JobPriority::ALL.into_iter().max().expect("there are priorities");
+        assert_eq!(claims.iter().filter(|claim| claim.priority == highest).count(), 6, "{claims:?}");
+        place.close().await;
+    }
+}
+
 /// One kind of work, and what it sends, by each clock.
 async fn of_a_claim<T>(most: u64, indexes: &[&str], work: impl AsyncFn(&Place, Vec<JobClaim>) -> T) {
     for clock in CLOCKS {

@@ -1,6 +1,6 @@
 use std::collections::HashSet;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use tracing::span;
