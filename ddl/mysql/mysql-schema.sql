@@ -377,4 +377,4 @@ LEFT JOIN ratchet.scheduler_job_queue q ON q.job_id = j.job_id;
 
 -- Recorded as the migrator would have done. `cargo xtask fix` keeps the checksums.
 INSERT INTO ratchet.ratchet_schema_version (version, applied_at, description, checksum)
-VALUES ('001', UTC_TIMESTAMP(3), 'baseline', '082c5f8cdc37c7fe4ec49c859b1d3b4ac364f1e0f5b12bfa1413852b277c44e0');
+VALUES ('001', UTC_TIMESTAMP(3), 'baseline', 'dd3e0ac39971b20cb91bf1cf41fcf102e4267cd25260d599445ee2b4a20d9294');

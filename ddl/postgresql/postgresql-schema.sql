@@ -356,4 +356,4 @@ LEFT JOIN ratchet.scheduler_job_queue q ON q.job_id = j.job_id;
 
 -- Recorded as the migrator would have done. `cargo xtask fix` keeps the checksums.
 INSERT INTO ratchet.ratchet_schema_version (version, applied_at, description, checksum)
-VALUES ('001', date_trunc('milliseconds', clock_timestamp()), 'baseline', '85ff30db3359da318002e0b77cf7e61141426a796c43995e5c7337d52ccbd6d5');
+VALUES ('001', date_trunc('milliseconds', clock_timestamp()), 'baseline', 'f635c8e688d898dd960970614558ed90d4fa2df61cde1c3a477180c7a39d2b27');

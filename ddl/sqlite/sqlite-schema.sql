@@ -359,4 +359,4 @@ LEFT JOIN ratchet.scheduler_job_queue q ON q.job_id = j.job_id;
 
 -- Recorded as the migrator would have done. `cargo xtask fix` keeps the checksums.
 INSERT INTO ratchet.ratchet_schema_version (version, applied_at, description, checksum)
-VALUES ('001', CAST(round(unixepoch('subsec') * 1000) AS INTEGER), 'baseline', '04fe8af245d921fa0fb9cb19cad882917cec27f49d2b62af7cfd54e4597f5cff');
+VALUES ('001', CAST(round(unixepoch('subsec') * 1000) AS INTEGER), 'baseline', '1bb57ea73588b3a56705d4118312f4137df9b010d074a2e7bb807c8fcb38379e');
