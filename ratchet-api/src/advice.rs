@@ -1,4 +1,4 @@
-//! What an error says about trying again, and how that is heard when the error is hidden in another one.
+//! The retry advice of errors, and how it is found when the error is wrapped in another one.
 
 use std::any::TypeId;
 use std::error::Error;
@@ -8,22 +8,22 @@ use std::time::Duration;
 use crate::JobFailure;
 use crate::failure::{Raised, short_name};
 
-/// What the error itself says about trying again.
+/// The advice of an error about retries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RetryAdvice {
-    /// Nothing: the retry policy and the job's own limit decide.
+    /// No advice: the retry policy and the job's own limit decide.
     #[default]
     Usual,
-    /// Trying again is pointless, for this reason.
+    /// Do not retry, for this reason.
     Never(String),
-    /// Not before this has passed.
+    /// Retry no earlier than after this.
     After(Duration),
-    /// No failure at all: the job asks to be run again after this, and no attempt is consumed.
+    /// Not a failure: the job asks to be run again after this, and no attempt is consumed.
     Snooze(Duration),
 }
 
 impl RetryAdvice {
-    /// The reason never to try again, if that is the advice.
+    /// The reason not to retry, if that is the advice.
     pub fn never(&self) -> Option<&str> {
         match self {
             Self::Never(reason) => Some(reason),
@@ -32,7 +32,7 @@ impl RetryAdvice {
     }
 }
 
-/// An error that says what it means for a retry. `#[derive(JobError)]` writes it.
+/// An error with retry advice. `#[derive(JobError)]` implements it.
 ///
 /// ```
 /// use ratchet_api::{JobError, RetryAdvice};
@@ -52,28 +52,28 @@ impl RetryAdvice {
     note = "add `#[derive(JobError)]` to it"
 )]
 pub trait JobError: Error + Sized + 'static {
-    /// What the error itself says about trying again.
+    /// The advice of an error about retries.
     fn retry_advice(&self) -> RetryAdvice {
         RetryAdvice::Usual
     }
 
-    /// [Heeds](heed) the errors that this one is made from.
+    /// [Registers](heed) the types of errors that this one is made from.
     #[doc(hidden)]
     fn heed_inner() {}
 }
 
-/// What a body without a macro may return as its error: a [`JobError`], or a [`JobFailure`], into which `?` turns any
-/// error. What `#[jobs]` and `#[job]` stand on may return any error.
+/// The errors that a body without a macro may return: a [`JobError`], or a [`JobFailure`], into which `?` turns any
+/// error. A body under `#[jobs]` or `#[job]` may return any error.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an error that a job can return",
     note = "return a `std::error::Error`, an `anyhow::Error`, a `Box<dyn Error + Send + Sync>` or a `JobFailure`; \
             `#[derive(JobError)]` lets an error say what it means for a retry"
 )]
 pub trait IntoFailure {
-    /// The failure with its advice.
+    /// Converts into a failure with its advice.
     fn into_failure(self) -> JobFailure;
 
-    /// From now on, its advice is followed also where it is hidden in another error.
+    /// [Registers](heed) this type, so that its advice is found where it is wrapped in another error.
     #[doc(hidden)]
     fn heed();
 }
@@ -99,21 +99,22 @@ impl<E: JobError> IntoFailure for E {
     }
 }
 
-/// A type of error whose advice is asked for.
+/// A registered type of error.
 struct Heeded {
     of: TypeId,
     class: &'static str,
     ask: fn(&(dyn Error + 'static)) -> Option<RetryAdvice>,
 }
 
-/// Types of this program, so one list for all of it. It only grows, and is short.
+/// The types are those of the whole program, so there is one list. It only grows, and is short.
 static HEEDED: RwLock<Vec<Heeded>> = RwLock::new(Vec::new());
 
-/// From now on, the advice of this type is also followed where an error of it is hidden: in an `anyhow::Error`, in a
-/// `Box<dyn Error>`, among the sources of another error, or turned into a [`JobFailure`] by `?`. A type
-/// cannot be found there unless it is known.
+/// Registers a type of error, so that its retry advice is also followed where the error is wrapped: in an
+/// `anyhow::Error`, in a `Box<dyn Error>`, among the sources of another error, or turned into a [`JobFailure`] by `?`.
+/// Only registered types can be found there.
 ///
-/// A type that a registered job returns, and what it is made `#[from]`, is heeded without this.
+/// The error type that a registered job returns, and the types that it is made `#[from]`, are registered without this
+/// call.
 ///
 /// ```
 /// use ratchet_api::{JobError, JobFailure, RetryAdvice, heed};
@@ -147,9 +148,9 @@ pub fn heed<E: JobError>() {
     E::heed_inner();
 }
 
-/// What an error of a chain says, if it is one that can say something: its class and its advice.
+/// The class and the advice of one error of a chain, if it is a [`JobFailure`] or its type is registered.
 pub(crate) fn heard(error: &(dyn Error + 'static)) -> Option<(String, RetryAdvice)> {
-    // `io::Error` hides what it was made from, and shows the sources of that alone.
+    // `io::Error::source` skips the error that it was made from and returns the source of that one.
     let within = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
     let error = within.map_or(error, |within| within);
     if let Some(Raised(failure)) = error.downcast_ref() {

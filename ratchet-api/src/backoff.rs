@@ -31,6 +31,7 @@ mod tests;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
+#[non_exhaustive]
 pub enum Backoff {
     /// The next attempt is due at once.
     #[default]

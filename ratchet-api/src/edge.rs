@@ -1,10 +1,10 @@
-//! Edges between jobs: what waits for what, and under which condition.
+//! Edges between jobs: a child waits for a parent, under a condition.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{JobId, JobStatus, JsonText, UnknownValue};
 
-/// `child` waits until it is decided whether `parent` satisfies the condition.
+/// A dependency: `child` waits until it is decided whether `parent` satisfies the condition.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Edge {
@@ -16,23 +16,24 @@ pub struct Edge {
     pub condition: Condition,
     /// Order of evaluation among the edges of one parent, lowest first.
     pub priority: i32,
-    /// What is decided. A new edge is open whatever this says.
+    /// The decision. A new edge is stored as open, whatever this says.
     pub state: EdgeState,
     /// The submitter's answer in case the parent has ended before the edge is stored.
     ///
-    /// A store can tell success from failure but evaluates nothing else; without an answer it refuses the
-    /// submission with [`Refusal::ParentEnded`](crate::Refusal::ParentEnded) and the submitter looks again. Not kept.
+    /// A store can tell success from failure but evaluates nothing else; without an answer it refuses the submission
+    /// with [`Refusal::ParentEnded`](crate::Refusal::ParentEnded) and the submitter reads the parent again. Not stored.
     pub if_ended: Option<EdgeState>,
 }
 
 impl Edge {
-    /// `child` follows `parent` under `condition`.
+    /// Creates an open edge from `parent` to `child`.
     pub const fn new(parent: JobId, child: JobId, condition: Condition) -> Self {
         Self { parent, child, condition, priority: 0, state: EdgeState::Open, if_ended: None }
     }
 
-    /// What the end of the parent decides without evaluating anything: a canceled parent refuses every edge,
-    /// plain success and failure follow from the status, the rest is the submitter's answer.
+    /// Decides the edge by the final status of its parent, without evaluating anything: a canceled parent refuses every
+    /// edge, [`Condition::Success`] and [`Condition::Failure`] follow from the status, and the rest is
+    /// [`if_ended`](Self::if_ended).
     pub fn decided_by(&self, parent: JobStatus) -> Option<EdgeState> {
         let satisfied_if = |holds| Some(if holds { EdgeState::Satisfied } else { EdgeState::Refused });
         match (parent, &self.condition) {
@@ -44,16 +45,16 @@ impl Edge {
     }
 }
 
-/// What is decided about an edge.
+/// The state of an edge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum EdgeState {
-    /// Nothing yet.
+    /// Not decided yet.
     #[default]
     Open,
-    /// The child needs one parent less.
+    /// The condition holds: the child needs one parent fewer.
     Satisfied,
-    /// The child can no longer count on this parent.
+    /// The condition does not hold: the child can no longer count on this parent.
     Refused,
 }
 
@@ -79,8 +80,8 @@ impl std::str::FromStr for EdgeState {
     }
 }
 
-/// When an edge is satisfied: data, or the name of a registered predicate. Evaluated by the engine in the
-/// parent's attempt, never by a store.
+/// The condition of an edge: data, or the name of a registered predicate. Evaluated by the engine in the parent's
+/// attempt, never by a store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", content = "expression", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Condition {
@@ -88,9 +89,9 @@ pub enum Condition {
     Success,
     /// The parent failed for good.
     Failure,
-    /// A value inside the parent's result compares as told.
+    /// A value inside the parent's result passes this test.
     ResultValue(ResultTest),
-    /// A registered predicate over the parent's outcome says so.
+    /// The registered predicate of this name accepts the parent's outcome.
     Custom(String),
     /// Every child of the parent's batch succeeded.
     BatchSuccess,
@@ -100,7 +101,7 @@ pub enum Condition {
     BatchSuccessRate(f64),
     /// At most this many children failed.
     BatchFailureCount(u64),
-    /// A registered predicate over the batch says so.
+    /// The registered predicate of this name accepts the batch.
     BatchCustom(String),
 }
 
@@ -109,13 +110,13 @@ pub enum Condition {
 pub struct ResultTest {
     /// JSON pointer into the result; empty for the whole.
     pub pointer: String,
-    /// How to compare.
+    /// The comparison.
     pub op: Comparison,
-    /// With what.
+    /// The value to compare with.
     pub value: serde_json::Value,
 }
 
-/// How two JSON values compare.
+/// A comparison of two JSON values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Comparison {
@@ -151,7 +152,8 @@ impl Condition {
         serde_json::from_value(value).map_err(|_| unknown())
     }
 
-    /// What is wrong with it, if anything: a share outside 0..=1 or a bad pointer can never be meant.
+    /// The problem of a condition that is not valid: a share outside 0..=1, a bad JSON pointer, or a predicate without
+    /// a name.
     pub fn problem(&self) -> Option<&'static str> {
         match self {
             Self::BatchSuccessRate(rate) if !(0.0..=1.0).contains(rate) => {

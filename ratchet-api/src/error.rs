@@ -10,7 +10,7 @@ use crate::{InvalidName, InvalidSubmission, JobId, JobStatus, OneLine, Refusal, 
 /// The result of a store call.
 pub type StoreResult<T> = Result<T, StoreError>;
 
-/// What went wrong in a store. Callers branch on [`kind`](Self::kind), never on text.
+/// An error of a store. Callers branch on [`kind`](Self::kind), never on text.
 ///
 /// Expected answers are not errors: a lost race, a taken key and an unknown job are verdicts.
 #[derive(Clone)]
@@ -22,13 +22,13 @@ pub struct StoreError {
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
-/// What kind of trouble a store has.
+/// The kind of a store error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
     /// A constraint refused the write. The contract avoids this; seeing it means a bug or a foreign writer.
     Conflict,
-    /// Passing trouble: a deadlock, a lost connection, a timeout. Nothing or all of it happened; try again.
+    /// A passing error: a deadlock, a lost connection, a timeout. Nothing or all of it happened; try again.
     Transient,
     /// The server cannot be reached at all.
     Unavailable,
@@ -36,12 +36,12 @@ pub enum StoreErrorKind {
     NotMigrated,
     /// The store does not offer this operation.
     Unsupported,
-    /// A stored row says something that no version of this program wrote.
+    /// A stored row holds a value that no version of this program writes.
     Corrupt,
-    /// The caller asked for something that has no meaning.
+    /// The call itself is not valid.
     Invalid,
     /// The database cannot hold a value of this call: its encoding, size or nesting. Sending the same again is of no
-    /// use. A store says so only for error codes that mean nothing else; trouble of the server itself (read-only, a
+    /// use. A store reports it only for error codes that mean nothing else; an error of the server itself (read-only, a
     /// missing grant, a full disk) is another kind.
     RefusedContent,
     /// Anything else.
@@ -49,7 +49,7 @@ pub enum StoreErrorKind {
 }
 
 impl StoreError {
-    /// Trouble of this kind in this operation; `detail` says what and, where it helps, what to do.
+    /// Creates an error of this kind in this operation; `detail` describes it and, where it helps, the remedy.
     pub fn new(kind: StoreErrorKind, op: &'static str, detail: impl Into<String>) -> Self {
         Self { kind, op, detail: detail.into(), code: None, source: None }
     }
@@ -61,29 +61,29 @@ impl StoreError {
         self
     }
 
-    /// Adds the error underneath.
+    /// Adds the source error.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into().into());
         self
     }
 
-    /// An operation that this store does not have.
+    /// Creates the error for an operation that this store does not have.
     pub fn unsupported(op: &'static str) -> Self {
         Self::new(StoreErrorKind::Unsupported, op, "this store does not offer the operation")
     }
 
-    /// A row that cannot be read.
+    /// Creates the error for a row that cannot be read.
     pub fn corrupt(op: &'static str, row: impl fmt::Display, problem: impl fmt::Display) -> Self {
         Self::new(StoreErrorKind::Corrupt, op, format!("row {row}: {problem}; mend or delete the row"))
     }
 
-    /// A call that has no meaning.
+    /// Creates the error for a call that is not valid.
     pub fn invalid(op: &'static str, detail: impl Into<String>) -> Self {
         Self::new(StoreErrorKind::Invalid, op, detail)
     }
 
-    /// What kind of trouble it is.
+    /// The kind of error.
     pub const fn kind(&self) -> StoreErrorKind {
         self.kind
     }
@@ -106,7 +106,7 @@ impl StoreError {
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // On one line: what a server or a row says must not forge a line of a log.
+        // On one line: text from a server or a row must not forge a log line.
         write!(f, "store operation `{}`: {}", self.op, OneLine(&self.detail))?;
         match &self.code {
             Some(code) => write!(f, " (code {})", OneLine(code)),
@@ -121,7 +121,7 @@ impl Error for StoreError {
     }
 }
 
-/// Why a server cannot be reached, and what to do: which part of its address is to be checked, and never what it says.
+/// Explains why a server cannot be reached and which part of its address to check, without quoting the address.
 ///
 /// ```
 /// use std::io::{Error, ErrorKind};
@@ -159,7 +159,7 @@ pub fn why_unreachable(error: &io::Error) -> &'static str {
              and the server's log"
         }
         InvalidInput => "the host in the URL is not one; check its spelling",
-        // The resolver has no code of the system, and no kind of its own.
+        // An error of the name resolver has no OS error code, and no kind of its own.
         _ if error.raw_os_error().is_none() => {
             "the name of the host is not known; check the host in the URL, and the name service"
         }
@@ -201,7 +201,7 @@ pub enum SubmitError {
     /// The job itself is not acceptable.
     #[error(transparent)]
     Invalid(#[from] InvalidSubmission),
-    /// What it refers to does not allow it.
+    /// The store refused it because of the stored jobs that it refers to.
     #[error(transparent)]
     Refused(Refusal),
     /// The class policy does not allow the target.
@@ -213,24 +213,24 @@ pub enum SubmitError {
     /// An argument or a param has no JSON form.
     #[error("{0}")]
     Argument(String),
-    /// The store is in trouble.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Why a job was not steered. Whether it was is in the verdict; this is for real trouble.
+/// Why an operation on a stored job failed. Expected answers are in its verdict, not here.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// Someone else changed the job first.
+    /// The job was changed by another caller first.
     #[error("job {id} was changed meanwhile and is now {status}; read it again and decide anew")]
     OptimisticLock {
-        /// Which job.
+        /// The job.
         id: JobId,
-        /// Where it is now.
+        /// Its present status.
         status: JobStatus,
     },
-    /// The store is in trouble.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -1,4 +1,4 @@
-//! What happened, for those who listen. Published after the commit, never before.
+//! Job events for listeners. Published after the commit, never before.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use crate::{
     BusinessKey, JobId, JobPriority, JobStatus, JobType, MethodName, Owner, QueueName, TargetName, Timestamp,
 };
 
-/// What every event tells.
+/// The fields that every event has.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EventHeader {
-    /// Which job.
+    /// The job.
     pub job_id: JobId,
-    /// Its key.
+    /// Its business key.
     pub business_key: Option<BusinessKey>,
-    /// The part it plays.
+    /// Its role.
     pub job_type: JobType,
-    /// How urgent it is.
+    /// Its priority.
     pub priority: JobPriority,
     /// Its queue.
     pub queue: QueueName,
@@ -25,7 +25,7 @@ pub struct EventHeader {
     pub target: Option<TargetName>,
     /// Its method; `None` like its target.
     pub method: Option<MethodName>,
-    /// Which attempt this is about, from 1; the next one, if none is under way.
+    /// The number of the attempt, from 1; of the next one, if none is running.
     pub attempt: u32,
     /// The node that saw it happen.
     pub node: Option<Owner>,
@@ -33,24 +33,24 @@ pub struct EventHeader {
     pub at: Timestamp,
 }
 
-/// Something that happened to a job. Error texts are sanitized.
+/// An event in the life of a job. Error texts are sanitized.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct JobEvent {
-    /// Which job, where and when.
+    /// The job, the node and the time.
     pub header: EventHeader,
-    /// What happened.
+    /// The kind of event.
     pub kind: JobEventKind,
 }
 
 impl JobEvent {
-    /// An event.
+    /// Creates an event.
     pub const fn new(header: EventHeader, kind: JobEventKind) -> Self {
         Self { header, kind }
     }
 }
 
-/// What happened to a job.
+/// The kinds of job events.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -64,14 +64,14 @@ pub enum JobEventKind {
     },
     /// It failed: once more, or for good.
     Failed {
-        /// What went wrong.
+        /// The error.
         error: String,
         /// Failures so far.
         attempt: u32,
     },
     /// It failed and is tried again. Follows `Failed`.
     Retrying {
-        /// What went wrong.
+        /// The error.
         error: String,
         /// Failures so far.
         attempt: u32,
@@ -80,25 +80,25 @@ pub enum JobEventKind {
     },
     /// It failed for good. Follows `Failed`.
     DeadLettered {
-        /// What went wrong.
+        /// The error.
         error: String,
         /// Failures so far.
         attempt: u32,
     },
     /// A cancel of the running job was accepted.
     Canceling,
-    /// It is canceled.
+    /// It was canceled.
     Canceled {
-        /// Where it was.
+        /// Its status before.
         previous_status: JobStatus,
         /// How long the body ran, if it did.
         execution_time: Option<Duration>,
     },
-    /// It was set aside.
+    /// It was paused.
     Paused,
-    /// It was put back.
+    /// It was resumed.
     Resumed,
-    /// The last child of its batch has ended; what follows is being decided.
+    /// The last child of its batch has ended; the consequences are being decided.
     BatchCompleting {
         /// Children in all.
         total: u64,
@@ -116,18 +116,18 @@ pub enum JobEventKind {
         /// Children that failed or were canceled.
         failed: u64,
     },
-    /// The first step of a chain is on its way.
+    /// The first step of a chain was released.
     ChainStarted,
-    /// The last step of a chain is done.
+    /// The last step of a chain has ended.
     ChainCompleted,
-    /// A chain broke.
+    /// A step of a chain failed.
     ChainFailed {
-        /// The step that broke it.
+        /// The step that failed.
         parent: JobId,
-        /// What went wrong.
+        /// The error.
         error: String,
     },
-    /// A condition held and this branch is on its way.
+    /// A condition held and its branch was released.
     WorkflowBranchTriggered {
         /// The stored name of the condition.
         condition: String,
@@ -136,7 +136,7 @@ pub enum JobEventKind {
     },
     /// A callback could not be submitted or failed. The job's own outcome stands.
     CallbackFailed {
-        /// What went wrong.
+        /// The error.
         error: String,
     },
 }

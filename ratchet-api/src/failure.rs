@@ -9,9 +9,9 @@ use crate::advice::heard;
 use crate::spi::ErrorSanitizer;
 use crate::{OneLine, RetryAdvice, is_deceptive};
 
-/// What a job body failed with, before it is sanitized.
+/// The failure of a job body, before it is sanitized.
 ///
-/// Made from any error; the derive of `JobError` fills in the rest.
+/// Any error converts into it; `#[derive(JobError)]` adds the retry advice.
 ///
 /// ```
 /// use ratchet_api::JobFailure;
@@ -29,22 +29,22 @@ pub struct JobFailure {
 }
 
 impl JobFailure {
-    /// How many causes are kept.
+    /// The maximum number of causes that are kept.
     pub const MAX_CAUSES: usize = 10;
 
-    /// A failure of this class with this message.
+    /// Creates a failure of this class with this message.
     pub fn new(class: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self { class: class.into(), message: message.into(), causes: Vec::new(), advice: RetryAdvice::Usual }
     }
 
-    /// From an error and its sources. The class is the short name of the type. What one of them [says](crate::heed) about
-    /// trying again is kept, the outermost first.
+    /// Converts an error and its sources. The class is the short name of the error's type. The retry advice is that of
+    /// the outermost error that [gives](crate::heed) any.
     pub fn from_error<E: Error + 'static>(error: &E) -> Self {
         Self::of_chain(Some(short_name::<E>()), error)
     }
 
-    /// Likewise from an error whose type is hidden, such as an `anyhow::Error` or a `Box<dyn Error>`. The class is that of
-    /// the outermost error underneath that has something to say about a retry, or `Error`.
+    /// Converts an error whose type is hidden, such as an `anyhow::Error` or a `Box<dyn Error>`. The class is that of
+    /// the outermost error in the chain whose retry advice is [known](crate::heed), or `Error`.
     ///
     /// ```
     /// use ratchet_api::JobFailure;
@@ -79,7 +79,8 @@ impl JobFailure {
         failure
     }
 
-    /// As an error, for bodies that return one of another kind: its advice is found there again.
+    /// Converts the failure into an error, for bodies that return another error type; its retry advice is found again
+    /// inside that error.
     ///
     /// ```
     /// use ratchet_api::JobFailure;
@@ -94,21 +95,21 @@ impl JobFailure {
         Raised(self)
     }
 
-    /// Trying again is pointless.
+    /// Forbids retries, for this reason.
     #[must_use]
     pub fn do_not_retry(mut self, reason: impl Into<String>) -> Self {
         self.advice = RetryAdvice::Never(reason.into());
         self
     }
 
-    /// Not before `delay` has passed.
+    /// Asks for a retry no earlier than after `delay`.
     #[must_use]
     pub fn retry_after(mut self, delay: Duration) -> Self {
         self.advice = RetryAdvice::After(delay);
         self
     }
 
-    /// Not a failure: run the job again after `delay`, with nothing consumed.
+    /// Creates a request to run the job again after `delay`: it is no failure and consumes no attempt.
     #[must_use]
     pub fn snooze(delay: Duration) -> Self {
         let mut snooze = Self::new("Snooze", "the job asked to be run again later");
@@ -116,19 +117,19 @@ impl JobFailure {
         snooze
     }
 
-    /// The same failure with this advice.
+    /// Replaces the retry advice.
     #[must_use]
     pub fn with_advice(mut self, advice: RetryAdvice) -> Self {
         self.advice = advice;
         self
     }
 
-    /// The kind of error.
+    /// The error class.
     pub fn class(&self) -> &str {
         &self.class
     }
 
-    /// The message as it came: not for storing, logging or publishing.
+    /// The message, not sanitized: not for storing, logging or publishing.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -138,20 +139,20 @@ impl JobFailure {
         &self.causes
     }
 
-    /// What the error says about trying again.
+    /// The retry advice.
     pub fn retry_advice(&self) -> &RetryAdvice {
         &self.advice
     }
 }
 
-/// So that `?` works in a body that returns [`JobFailure`].
+/// Lets `?` work in a body that returns [`JobFailure`].
 impl<E: Error + 'static> From<E> for JobFailure {
     fn from(error: E) -> Self {
         Self::from_error(&error)
     }
 }
 
-/// A failure on its way through errors of other kinds.
+/// A failure as an error, to be wrapped in errors of other types.
 pub(crate) struct Raised(pub(crate) JobFailure);
 
 impl fmt::Display for Raised {
@@ -164,7 +165,7 @@ impl Error for Raised {}
 
 crate::debug_as_display!(Raised);
 
-/// `core::num::ParseIntError` becomes `ParseIntError`; generic arguments go.
+/// Shortens `core::num::ParseIntError` to `ParseIntError`, without generic arguments.
 pub(crate) fn short_name<E>() -> &'static str {
     short_type_name(std::any::type_name::<E>())
 }
@@ -176,7 +177,7 @@ fn short_type_name(full: &'static str) -> &'static str {
 
 /// Text that went through an [`ErrorSanitizer`]. Stores, events and logs take no other error text.
 ///
-/// There is one constructor, so a secret in an error message has exactly one place to be stopped:
+/// There is one constructor, so secrets in error messages are removed in exactly one place:
 ///
 /// ```
 /// use ratchet_api::{JobFailure, Sanitized, spi::ErrorSanitizer};
@@ -192,7 +193,7 @@ fn short_type_name(full: &'static str) -> &'static str {
 /// assert_eq!(text.as_str(), "Timeout");
 /// ```
 ///
-/// Nothing else makes one:
+/// There is no other way to make one:
 ///
 /// ```compile_fail
 /// let text = ratchet_api::Sanitized("postgres://app:s3cret@db/x".to_owned());
@@ -205,13 +206,13 @@ fn short_type_name(full: &'static str) -> &'static str {
 pub struct Sanitized(String);
 
 impl Sanitized {
-    /// The most bytes that are kept.
+    /// The maximum length in bytes.
     pub const MAX_LEN: usize = 4096;
     const CUT: &str = "…[truncated]";
 
-    /// Sanitizes `failure`. Whatever the sanitizer returns, the text is storable everywhere and shows all that it
-    /// says: at most [`MAX_LEN`](Self::MAX_LEN) bytes, and of the characters that [deceive](is_deceptive) only line
-    /// breaks and tabs.
+    /// Sanitizes `failure`. Regardless of the sanitizer, the text can be stored everywhere and displays all of its
+    /// content: it has at most [`MAX_LEN`](Self::MAX_LEN) bytes, and of the [deceptive](is_deceptive) characters only
+    /// line breaks and tabs.
     pub fn new(sanitizer: &dyn ErrorSanitizer, failure: &JobFailure) -> Self {
         let mut text = sanitizer.sanitize(failure);
         text.retain(|c| !is_deceptive(c) || matches!(c, '\n' | '\t'));
@@ -228,7 +229,7 @@ impl Sanitized {
     }
 }
 
-/// On [one line](OneLine), for logs: a line break in an error must not forge a log line. Stores keep
+/// Shows the text on [one line](OneLine), for logs: a line break in an error must not forge a log line. Stores keep
 /// [`as_str`](Sanitized::as_str).
 impl fmt::Display for Sanitized {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -280,7 +281,7 @@ mod tests {
         assert_eq!(short_type_name("a::B<c::D>"), "B");
     }
 
-    /// An error on top of so many others.
+    /// An error with this many errors beneath it.
     #[derive(Debug)]
     struct Nested(usize, Option<Box<Nested>>);
 

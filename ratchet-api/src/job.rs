@@ -1,4 +1,4 @@
-//! A job: what was asked for, and what became of it.
+//! Jobs: what is submitted, stored and claimed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use crate::{
     UnknownValue,
 };
 
-/// How urgent a job is. Waiting raises the effective priority, so nothing starves.
+/// The priority of a job. Waiting raises the effective priority, so nothing starves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum JobPriority {
@@ -20,12 +20,12 @@ pub enum JobPriority {
     Lowest,
     /// 1.
     Low,
-    /// 2, unless asked otherwise.
+    /// 2, the default.
     #[default]
     Normal,
     /// 3.
     High,
-    /// 4: also wakes idle nodes.
+    /// 4: a submission wakes idle nodes even if the job is not due yet.
     Critical,
 }
 
@@ -65,11 +65,11 @@ impl JobPriority {
     }
 }
 
-/// What part a job plays. Data for reading: any job that is due and not blocked can be claimed.
+/// The role of a job. It is informational: any job that is due and not blocked can be claimed, except schedules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum JobType {
-    /// Stands alone.
+    /// A job on its own.
     #[default]
     Single,
     /// A schedule: never claimed, makes a single job at each fire.
@@ -84,7 +84,7 @@ pub enum JobType {
     WorkflowBranch,
     /// Follows several jobs.
     WorkflowJoin,
-    /// Made by an outcome to tell about it.
+    /// Submitted by an outcome to report it.
     Callback,
 }
 
@@ -133,7 +133,7 @@ impl FromStr for JobType {
     }
 }
 
-/// What to call: a registered target, one of its methods, and the arguments as JSON.
+/// The call of a job: a registered target, one of its methods, and the arguments as JSON.
 ///
 /// Stored as one JSON text; target and method are kept beside it so that jobs can be found by them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,7 +143,7 @@ pub struct JobPayload {
     text: JsonText,
 }
 
-/// A method as people write it, and as nodes list what they can run.
+/// Formats a method as `target.method`, as people write it and as nodes list the methods that they can run.
 pub fn call_name(target: &TargetName, method: &MethodName) -> String {
     format!("{target}.{method}")
 }
@@ -169,7 +169,7 @@ impl JobPayload {
         Ok(Self { target, method, text: JsonText::from_stored(text) })
     }
 
-    /// Puts together what a store kept.
+    /// Reassembles a payload from its stored parts.
     pub fn from_stored(target: TargetName, method: MethodName, text: JsonText) -> Self {
         Self { target, method, text }
     }
@@ -184,7 +184,7 @@ impl JobPayload {
         &self.method
     }
 
-    /// What is called, as people write it.
+    /// The called method as `target.method`, as people write it.
     ///
     /// ```
     /// use ratchet_api::{JobPayload, JsonText};
@@ -203,19 +203,19 @@ impl JobPayload {
     }
 }
 
-/// What was asked for. Does not change once the job is stored.
+/// The specification of a job. Does not change once the job is stored.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct JobSpec {
     /// Its id, made by the submitter, so that a repeated insert is recognised.
     pub id: JobId,
-    /// The part it plays.
+    /// Its role.
     pub job_type: JobType,
     /// The queue it waits in.
     pub queue: QueueName,
-    /// How urgent it is.
+    /// Its priority.
     pub priority: JobPriority,
-    /// What to call.
+    /// The call.
     pub payload: JobPayload,
     /// A JSON object that the body reads through its context.
     pub params: Option<JsonText>,
@@ -223,19 +223,20 @@ pub struct JobSpec {
     pub max_retries: u32,
     /// How long to wait before the next attempt.
     pub backoff: Backoff,
-    /// How long one attempt may take; `None` for as long as it likes.
+    /// How long one attempt may take; `None` for the node's
+    /// [`default_timeout`](crate::options::TimeoutOptions::default_timeout).
     pub timeout: Option<Duration>,
-    /// Not to be started after this.
+    /// The job is not started after this.
     pub expires_at: Option<Timestamp>,
-    /// Submitted once, for ever.
+    /// The key under which it is submitted only once, for ever.
     pub idempotency_key: Option<IdempotencyKey>,
-    /// One live job at a time.
+    /// The key that only one live job holds at a time.
     pub business_key: Option<BusinessKey>,
-    /// Needs a permit of this resource to run.
+    /// The resource of which it needs a permit to run.
     pub resource: Option<ResourceName>,
     /// Labels to find it by.
     pub tags: Vec<Tag>,
-    /// Who submitted it.
+    /// The principal that submitted it.
     pub caller_principal: Option<String>,
     /// The W3C trace context of the submitter.
     pub trace_context: Option<String>,
@@ -282,9 +283,9 @@ impl JobSpec {
 /// When a job becomes due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// So long after the store's present.
+    /// This long after the store's present.
     After(Duration),
-    /// At an instant that the user named; in the past means now, and counts as waiting since then.
+    /// At this instant; one in the past means now, and the job counts as waiting since then.
     At(Timestamp),
 }
 
@@ -304,7 +305,7 @@ impl Due {
 /// How many of its parents a waiting job needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Needs {
-    /// Every one.
+    /// All of them.
     #[default]
     All,
     /// This many. Any one is `AtLeast(1)`.
@@ -321,11 +322,11 @@ impl Needs {
     }
 }
 
-/// A job on its way into the store.
+/// A job to be stored.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct NewJob {
-    /// What is asked for.
+    /// The specification.
     pub spec: JobSpec,
     /// When it becomes due.
     pub due: Due,
@@ -350,9 +351,9 @@ impl From<JobSpec> for NewJob {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Job {
-    /// What was asked for.
+    /// The specification.
     pub spec: JobSpec,
-    /// Where it is. CANCELED from the moment a cancel of the running job was accepted.
+    /// Its status. CANCELED from the moment a cancel of the running job was accepted.
     pub status: JobStatus,
     /// The version of the row that was read.
     pub fence: Fence,
@@ -364,29 +365,29 @@ pub struct Job {
     pub attempts: u32,
     /// Nodes that died while they ran it.
     pub crash_count: u32,
-    /// Who runs it.
+    /// The owner that runs it.
     pub picked_by: Option<Owner>,
-    /// Since when.
+    /// When that owner claimed it.
     pub picked_at: Option<Timestamp>,
-    /// What it lacks that lies outside of it, if claims pass it over for that.
+    /// The reason why claims skip it, if it is parked.
     pub parked_on: Option<ParkedOn>,
-    /// Where a paused job goes back to: PENDING or FAILED.
+    /// The status that a paused job resumes with: PENDING or FAILED.
     pub paused_from: Option<JobStatus>,
     /// The newest error, already sanitized.
     pub last_error: Option<String>,
-    /// Why it was called off, if it was.
+    /// Why it was canceled, if it was.
     pub cancel_reason: Option<String>,
     /// Parents that must still be satisfied.
     pub blocked_by: u32,
     /// Parents that are not decided yet.
     pub open_parents: u32,
-    /// Edges from this job to others that were ever stored, also those that went with their child.
+    /// The number of edges from this job that were ever stored, including those that were removed with their child.
     pub edge_count: u32,
     /// The parent of its first edge.
     pub depends_on: Option<JobId>,
     /// The job that replaced it.
     pub superseded_by: Option<JobId>,
-    /// How far its body says that it is.
+    /// The progress that its body reported.
     pub progress: Option<Progress>,
     /// How it ended, once it has.
     pub ending: Option<Ending>,
@@ -423,7 +424,7 @@ impl Job {
     }
 }
 
-/// What a finished job leaves behind.
+/// The times and the result of an ended job.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Ending {
@@ -433,9 +434,9 @@ pub struct Ending {
     pub started_at: Option<Timestamp>,
     /// When the last body ended.
     pub ended_at: Option<Timestamp>,
-    /// From due to claimed.
+    /// The time from due to claimed.
     pub queue_wait: Option<Duration>,
-    /// What the body returned.
+    /// The return value of the body.
     pub result: Option<JsonText>,
 }
 
@@ -451,19 +452,19 @@ impl Ending {
     }
 }
 
-/// A claimed job in few words, read from the queue row alone.
+/// A claimed job with few fields, read from its hot row alone.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct JobClaim {
-    /// Which job.
+    /// The job.
     pub id: JobId,
-    /// What its owner must show with every write.
+    /// The fence that its owner must present with every write.
     pub fence: Fence,
     /// The queue it came from.
     pub queue: QueueName,
-    /// The part it plays.
+    /// Its role.
     pub job_type: JobType,
-    /// How urgent it is.
+    /// Its priority.
     pub priority: JobPriority,
     /// When it was due.
     pub scheduled_time: Timestamp,
@@ -471,21 +472,21 @@ pub struct JobClaim {
     pub picked_at: Timestamp,
     /// Failures so far.
     pub attempts: u32,
-    /// Nodes that died with it so far.
+    /// Nodes that died while they held it, so far.
     pub crash_count: u32,
     /// How many failures are followed by another attempt.
     pub max_retries: u32,
     /// How long the attempt may take.
     pub timeout: Option<Duration>,
-    /// Its key.
+    /// Its business key.
     pub business_key: Option<BusinessKey>,
-    /// Edges from it to others that were ever stored, also those that went with their child.
+    /// The number of edges from it that were ever stored, including those that were removed with their child.
     pub edge_count: u32,
-    /// Someone asked to cancel it since it was claimed.
+    /// Whether its cancel was requested since it was claimed.
     pub cancel_requested: bool,
-    /// It was not to be started any more: commit [`End::Canceled`](crate::End::Canceled).
+    /// Whether it is past its `expires_at` and must not be started: commit [`End::Canceled`](crate::End::Canceled).
     pub expired: bool,
-    /// What is wrong with a row that cannot be read; the other fields say what could be read. Commit
+    /// The problem with a row that cannot be read; the other fields hold what could be read. Commit
     /// [`End::DeadLetter`](crate::End::DeadLetter) with the class `CorruptRow`.
     pub corrupt: Option<String>,
 }

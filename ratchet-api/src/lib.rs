@@ -2,10 +2,10 @@
 //!
 //! This crate knows no database and no runtime. Start at
 //!
-//! - [`JobSpec`], [`Job`] and [`JobStatus`]: what a job is and the moves of its life;
-//! - [`store`]: what a store owes, with a contract that `ratchet-tck` proves;
-//! - [`Submission`] and [`Outcome`]: what goes in together, and what comes out together;
-//! - [`spi`]: what can be replaced in the engine.
+//! - [`JobSpec`], [`Job`] and [`JobStatus`]: a job and its life cycle;
+//! - [`store`]: the traits of a store and their contract, which `ratchet-tck` tests;
+//! - [`Submission`] and [`Outcome`]: jobs that are stored together, and the end of an attempt with its consequences;
+//! - [`spi`]: the replaceable parts of the engine.
 
 pub mod options;
 pub mod spi;

@@ -1,15 +1,16 @@
-//! How big the parts of a job may be.
+//! Size limits for the parts of a job.
 //!
 //! Sizes are counted in uncompressed bytes, on submit and again when a stored row is decoded: a row may have
 //! been written by a node with other limits, or by hand.
 
 use crate::options::{OptionsError, Rules};
 
-/// Upper bounds for what a caller or a job body may have stored.
+/// Upper bounds for the data that a caller or a job body may store.
 ///
-/// Error texts, log lines, progress messages and reasons of cancels are cut at [`Sanitized::MAX_LEN`](crate::Sanitized::MAX_LEN) bytes.
-/// A plain value that engine and stores copy around. The fields may be lowered freely; they may be raised only
-/// as far as [`validate`](Self::validate) allows, which is what every store's columns can hold.
+/// Error texts, log lines, progress messages and reasons of cancels are cut at
+/// [`Sanitized::MAX_LEN`](crate::Sanitized::MAX_LEN) bytes. A plain value that engine and stores copy around. The
+/// fields may be lowered freely; they may be raised only as far as [`validate`](Self::validate) allows, which is what
+/// every store's columns can hold.
 ///
 /// ```
 /// use ratchet_api::Limits;
@@ -35,8 +36,8 @@ pub struct Limits {
     /// give up or exhaust the stack. A deeper result is not kept, and if dependents or a callback wait for it, the job
     /// fails with `ResultTooDeep`.
     pub json_depth: usize,
-    /// Bytes of a stored result. Default 64 KiB. A longer one is not kept, and if dependents or a callback wait for it, the
-    /// job fails with `ResultTooLarge`.
+    /// Bytes of a stored result. Default 64 KiB. A longer one is not kept, and if dependents or a callback wait for it,
+    /// the job fails with `ResultTooLarge`.
     pub result_bytes: usize,
     /// Bytes that one attempt may write to the job log, each line counted with
     /// [`LOG_LINE_OVERHEAD`](Self::LOG_LINE_OVERHEAD). Default 64 KiB; what follows is dropped and counted.
@@ -44,24 +45,25 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// No option raises a stored text above this (4 MiB): on every store it still fits one statement or document
-    /// together with its neighbours.
+    /// The hard cap for a stored text, 4 MiB: on every store such a text still fits one statement or document together
+    /// with its neighbours.
     pub const HARD_CAP_BYTES: usize = 4 * 1024 * KIB;
 
-    /// Keys cannot be longer than their columns.
+    /// The maximum of `key_bytes`: the width of the columns of keys.
     pub const MAX_KEY_BYTES: usize = 255;
 
-    /// A tag cannot be longer than its column.
+    /// The maximum of `tag_bytes`: the width of the column of tags.
     pub const MAX_TAG_BYTES: usize = 64;
 
-    /// What a line of a job log costs beside its text: row, key and index.
+    /// The size of a line of a job log beside its text: row, key and index.
     pub const LOG_LINE_OVERHEAD: usize = 128;
 
-    /// `serde_json` refuses deeper documents of its own accord.
+    /// The maximum of `json_depth`: `serde_json` refuses deeper documents.
     pub const MAX_DEPTH: usize = 127;
 
-    /// The most that can be set, and what the stores take: a process sets its own limits in its options, in one place.
-    pub const MOST: Self = Self {
+    /// The highest limits that can be set, which are those of the stores: a process sets its own limits in its options,
+    /// in one place.
+    pub const MAX: Self = Self {
         payload_bytes: Self::HARD_CAP_BYTES,
         params_bytes: Self::HARD_CAP_BYTES,
         tags: 1_000,
@@ -72,7 +74,7 @@ impl Limits {
         log_bytes: Self::HARD_CAP_BYTES,
     };
 
-    /// What is within both.
+    /// The lower limit of both, field by field.
     ///
     /// ```
     /// use ratchet_api::Limits;
@@ -101,9 +103,9 @@ impl Limits {
     /// All fields that are out of range, each with its value and the allowed range.
     pub fn validate(&self) -> Result<(), OptionsError> {
         let mut rules = Rules::new("limits");
-        rules.within("payload_bytes", self.payload_bytes, 1, Self::MOST.payload_bytes);
-        rules.within("params_bytes", self.params_bytes, 2, Self::MOST.params_bytes);
-        rules.within("tags", self.tags, 0, Self::MOST.tags);
+        rules.within("payload_bytes", self.payload_bytes, 1, Self::MAX.payload_bytes);
+        rules.within("params_bytes", self.params_bytes, 2, Self::MAX.params_bytes);
+        rules.within("tags", self.tags, 0, Self::MAX.tags);
         rules.within("tag_bytes", self.tag_bytes, 1, Self::MAX_TAG_BYTES);
         rules.within("key_bytes", self.key_bytes, 1, Self::MAX_KEY_BYTES);
         rules.within("json_depth", self.json_depth, 1, Self::MAX_DEPTH);

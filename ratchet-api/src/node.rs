@@ -1,27 +1,28 @@
-//! Nodes as a store keeps them, and what they tell each other by their beats.
+//! Nodes as a store keeps them, and their beats.
 
 use std::time::Duration;
 
 use crate::{JobId, Owner, Pulse, Timestamp};
 
-/// What a node tells about itself when it joins.
+/// The data that a node registers when it joins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeInfo {
-    /// This life of the node.
+    /// This incarnation of the node.
     pub owner: Owner,
     /// Its full label.
     pub label: String,
     /// The version of the program or of Ratchet.
     pub version: String,
-    /// What it can run, as [`JobPayload::call_name`](crate::JobPayload::call_name) tells it, aliases included.
+    /// The methods that it can run, as [`JobPayload::call_name`](crate::JobPayload::call_name) writes them, aliases
+    /// included.
     pub methods: Vec<String>,
     /// The queues that it serves.
     pub queues: Vec<String>,
 }
 
 impl NodeInfo {
-    /// A node that tells no more than who it is.
+    /// Creates the data of a node of which only the owner is known.
     pub fn new(owner: Owner) -> Self {
         Self {
             label: owner.label().to_owned(),
@@ -33,35 +34,35 @@ impl NodeInfo {
     }
 }
 
-/// A sign of life.
+/// A heartbeat of a node.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Beat {
-    /// Who is alive.
+    /// The owner that beats.
     pub owner: Owner,
-    /// For how long this counts.
+    /// How long the node counts as alive after this beat.
     pub lease: Duration,
-    /// The longest time since the beat before that is no gap: see [`Pulse`].
+    /// The longest time since the previous beat that is not a gap; see [`Pulse`].
     pub gap: Duration,
-    /// What the node's own clock shows, so that its skew can be seen.
+    /// The time by the node's own clock, which shows its skew.
     pub node_time: Timestamp,
     /// Slots in use.
     pub running: u32,
     /// Slots in all.
     pub slots: u32,
-    /// Whether it stops, and takes nothing new.
+    /// Whether it drains: it takes no new jobs.
     pub draining: bool,
 }
 
 impl Beat {
-    /// A beat of an idle node.
+    /// Creates a beat of an idle node.
     pub fn new(owner: Owner, lease: Duration) -> Self {
         let (gap, node_time) = (lease / 2, Timestamp::node_now());
         Self { owner, lease, gap, node_time, running: 0, slots: 0, draining: false }
     }
 }
 
-/// What the store tells a node that beats: recovery and lost wakeups ride on it.
+/// The store's reply to a beat. It drives recovery, and makes up for lost wakeups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BeatReply {
@@ -71,9 +72,10 @@ pub struct BeatReply {
     pub db_now: Timestamp,
     /// Owners whose lease has run out and who still hold jobs.
     pub dead: Vec<Owner>,
-    /// If anybody is dead: the beats that tell whether they really are, see [`death`](crate::death).
+    /// The beats that decide whether the owners in `dead` really are dead, see [`death`](crate::death); empty if `dead`
+    /// is.
     pub pulses: Vec<Pulse>,
-    /// Jobs of this owner that were asked to be canceled.
+    /// Jobs of this owner whose cancel was requested.
     pub cancel_requested: Vec<JobId>,
     /// Whether this owner holds any job.
     pub holds_jobs: bool,
@@ -89,7 +91,7 @@ pub struct BeatReply {
 }
 
 impl BeatReply {
-    /// The answer to a beat that does not count.
+    /// Creates the reply to a refused beat.
     pub const fn refused(db_now: Timestamp) -> Self {
         Self {
             accepted: false,
@@ -105,25 +107,25 @@ impl BeatReply {
         }
     }
 
-    /// The answer to a beat that counts, with nothing else to tell.
+    /// Creates the reply to an accepted beat, with nothing else to report.
     pub fn accepted(db_now: Timestamp) -> Self {
         Self { accepted: true, ..Self::refused(db_now) }
     }
 }
 
-/// A node as others see it.
+/// A registered node, as others see it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Node {
-    /// What it told about itself.
+    /// The data that it registered.
     pub info: NodeInfo,
     /// When it joined.
     pub started_at: Timestamp,
     /// When it last beat.
     pub heartbeat_at: Timestamp,
-    /// Since when it has been beating without a gap.
+    /// The start of its present span of beats without a gap.
     pub beating_since: Timestamp,
-    /// No two beats since then were further apart.
+    /// An upper bound for the time between two beats of that span.
     pub beat_gap: Duration,
     /// Until when it counts as alive.
     pub lease_until: Timestamp,
@@ -135,12 +137,12 @@ pub struct Node {
     pub running: u32,
     /// Slots in all.
     pub slots: u32,
-    /// Whether it stops: it takes nothing new, and waits for what runs.
+    /// Whether it drains: it takes no new jobs, and waits for those that run.
     pub draining: bool,
 }
 
 impl Node {
-    /// A node that joined just now.
+    /// Creates a node that joined just now.
     pub fn joined(info: NodeInfo, now: Timestamp, lease: Duration) -> Self {
         Self {
             info,
@@ -157,7 +159,7 @@ impl Node {
         }
     }
 
-    /// Its beats, as they bear on others.
+    /// Its beats, as [`death`](crate::death) takes them.
     pub fn pulse(&self) -> Pulse {
         Pulse {
             owner: self.info.owner.clone(),

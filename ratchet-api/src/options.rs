@@ -1,12 +1,12 @@
-//! Everything that can be tuned, in one value, by section.
+//! All options of a scheduler in one value, by section.
 //!
 //! The defaults are meant to be right for a first production day. [`RatchetOptions::validate`] reports every
 //! problem at once; the scheduler calls it before it starts anything.
 //!
-//! Some settings of other schedulers are missing on purpose. Concurrency is set per named queue, not per job
-//! type. There is no hand-over queue to size, because no more is claimed than there are free slots (and the
-//! stated headroom). Grace periods for orphans do not exist beside the lease. The store crates have the options
-//! of the database: its address, its migrations, its isolation level.
+//! Some settings of other schedulers are missing on purpose. Concurrency is set per named queue, not per job type.
+//! There is no hand-over queue to size: a node claims no more than its free slots, the stated headroom and, if its jobs
+//! are fast, what it runs in a tenth of a second. There is no grace period for orphans besides the lease. The options
+//! of the database (address, migrations, isolation level) are in the store crates.
 
 mod breaker;
 mod error;
@@ -40,7 +40,7 @@ use crate::limits::Limits;
 
 /// The options of one scheduler.
 ///
-/// Sections are plain structs with public fields; the method of the same name changes one in passing.
+/// Each section is a plain struct with public fields; the method of the same name changes it within a call chain.
 ///
 /// ```
 /// use std::time::Duration;
@@ -61,7 +61,7 @@ use crate::limits::Limits;
 pub struct RatchetOptions {
     /// How often and how much is claimed.
     pub polling: PollingOptions,
-    /// Queues, slots and what happens to work that cannot run here.
+    /// Queues, slots, and jobs that cannot run on this node.
     pub execution: ExecutionOptions,
     /// Identity, heartbeat and crash recovery.
     pub node: NodeOptions,
@@ -75,15 +75,15 @@ pub struct RatchetOptions {
     pub recurring: RecurringOptions,
     /// How long an attempt may take.
     pub timeout: TimeoutOptions,
-    /// What is refused and redacted.
+    /// Safety checks at start, and redaction of error texts.
     pub security: SecurityOptions,
     /// Circuit breakers.
     pub breaker: BreakerOptions,
-    /// Defaults for jobs that say nothing about retries, and delays outside the retry budget.
+    /// Retry defaults, and delays that consume no attempt.
     pub retry: RetryOptions,
 }
 
-/// Writes, for each section, its setter, and the list that `validate` walks; a section cannot miss either.
+/// Generates the setter of each section and its call in `validate`, so that no section can lack either.
 macro_rules! sections {
     ($($section:ident: $kind:ty),+ $(,)?) => {
         impl RatchetOptions {

@@ -1,4 +1,4 @@
-//! What a worker reports about a job, with everything that follows from it.
+//! Outcomes: how an attempt ended, with all consequences for its job and others.
 
 use std::time::Duration;
 
@@ -8,24 +8,24 @@ use crate::{
     BatchProgress, Edge, Fence, Inserted, JobId, JsonText, ParkedOn, Sanitized, Submission, Timestamp,
 };
 
-/// How one attempt ended, for one fenced write.
+/// The end of one attempt, recorded in one fenced write.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// Which job.
+    /// The job.
     pub id: JobId,
     /// The fence of the claim.
     pub fence: Fence,
-    /// How long the body ran; `None` if it never started.
+    /// When the body ran; `None` if it never started.
     pub run: Option<Run>,
     /// How it ended.
     pub end: End,
-    /// What is known of the crash, of a job that is handed back as [`Crashed`](HandBackReason::Crashed): above all which
-    /// node died with it.
+    /// The details of the crash, for a job that is handed back as [`Crashed`](HandBackReason::Crashed): above all the
+    /// node that died with it.
     pub crash: Option<ErrorRecord>,
-    /// Where a job waits that is handed back and may have killed a node; see [`ParkedOn::Suspect`].
+    /// The parking of a job that is handed back and may have killed a node; see [`ParkedOn::Suspect`].
     pub suspect: Option<ParkedOn>,
-    /// What follows for other jobs, in the same transaction.
+    /// Consequences for other jobs, in the same transaction.
     pub effects: Vec<Effect>,
     /// The job's [`edge_count`](crate::Job::edge_count) when `effects` were decided; if it is higher by now, the store
     /// answers [`Verdict::EdgesChanged`] instead.
@@ -33,12 +33,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// An outcome of a body that never started, without effects.
+    /// Creates an outcome of a body that never started, without effects.
     pub const fn new(id: JobId, fence: Fence, end: End) -> Self {
         Self { id, fence, run: None, end, crash: None, suspect: None, effects: Vec::new(), edges_seen: 0 }
     }
 
-    /// What went wrong, if anything did.
+    /// The error, if there was one.
     pub fn error(&self) -> Option<&ErrorRecord> {
         match &self.end {
             End::Retry { error, .. } | End::DeadLetter { error, .. } => Some(error),
@@ -47,7 +47,7 @@ impl Outcome {
         }
     }
 
-    /// What the job is parked on from now on, if it waits again and is.
+    /// The reason why the job is parked from now on, if it is.
     pub fn parked_on(&self) -> Option<&ParkedOn> {
         match &self.end {
             End::Park { on } => Some(on),
@@ -66,7 +66,7 @@ impl Outcome {
     }
 }
 
-/// When a body ran, told in elapsed time because node clocks are not trusted.
+/// The run of a body, in elapsed times because node clocks are not trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// How long before this write the body started.
@@ -80,46 +80,48 @@ pub struct Run {
 pub enum End {
     /// The body returned; `result` is what it returned, if anything.
     Succeeded {
-        /// What the body returned.
+        /// The return value of the body.
         result: Option<JsonText>,
     },
     /// The body failed and is tried again after `delay`. One attempt is consumed.
     Retry {
         /// How long to wait.
         delay: Duration,
-        /// What went wrong.
+        /// The error.
         error: ErrorRecord,
     },
     /// The job failed for good.
     DeadLetter {
-        /// What went wrong.
+        /// The error.
         error: ErrorRecord,
         /// Why it is not tried again. An attempt is consumed unless it was the node that crashed or the job
         /// was not run at all.
         reason: DeadReason,
     },
-    /// The job goes back unfinished. No attempt is consumed.
+    /// The job goes back to PENDING unfinished; no attempt is consumed.
     HandBack {
         /// How long to wait.
         delay: Duration,
-        /// Why.
+        /// The reason.
         reason: HandBackReason,
     },
-    /// The job waits, with nothing consumed and its due time kept, until somebody has what it lacks.
+    /// The job is parked until a node or a resource provides what it lacks; no attempt is consumed and its due time is
+    /// kept.
     Park {
-        /// What that is.
+        /// The reason.
         on: ParkedOn,
     },
-    /// The job is called off.
+    /// The job is canceled.
     Canceled {
-        /// Why, for people.
+        /// The reason, for people.
         reason: Sanitized,
     },
 }
 
 impl End {
-    /// Whether the job keeps its due time, and with it its place in the queue: it goes back at once, and through no
-    /// fault or wish of its own. A job that lost its node need not wait behind all that became due meanwhile.
+    /// Whether the job keeps its due time, and with it its place in the queue: it is parked, or goes back without delay
+    /// and neither failed nor asked for it. A job that lost its node need not wait behind the jobs that became due
+    /// meanwhile.
     pub fn keeps_due(&self) -> bool {
         use HandBackReason::{Crashed, Released};
         match self {
@@ -130,26 +132,26 @@ impl End {
     }
 }
 
-/// An error, fit to be stored.
+/// A sanitized error, ready to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorRecord {
-    /// The kind of error, without the message.
+    /// The error class, without the message.
     pub class: Sanitized,
     /// Class and message.
     pub message: Sanitized,
-    /// Groups errors that differ only in numbers, ids and quoted text.
+    /// The group of errors that differ only in numbers, ids and quoted text.
     pub fingerprint: Fingerprint,
 }
 
 impl ErrorRecord {
-    /// Of a sanitized class and message on `target`.
+    /// Creates a record from a sanitized class and message of an error of `target`.
     pub fn new(target: &str, class: Sanitized, message: Sanitized) -> Self {
         let fingerprint = Fingerprint::of(target, class.as_str(), message.as_str());
         Self { class, message, fingerprint }
     }
 }
 
-/// Groups like errors: target, error class and the message with its variable parts masked, hashed.
+/// A hash that groups like errors: of the target, the error class and the message with its variable parts masked.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Fingerprint(String);
@@ -211,14 +213,15 @@ fn masked(message: &str) -> String {
 /// Why a job went to the dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[non_exhaustive]
 pub enum DeadReason {
     /// Its retries are used up.
     Exhausted,
-    /// The error says that trying again is pointless.
+    /// The error advises against a retry.
     DoNotRetry,
-    /// The retry policy says so.
+    /// The retry policy refused another attempt.
     PolicyRefused,
-    /// It took its node down too often.
+    /// Too many nodes died while they held it.
     Crashed,
     /// Its target is not allowed to run.
     Denied,
@@ -236,12 +239,13 @@ impl DeadReason {
 /// Why a job goes back unfinished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[non_exhaustive]
 pub enum HandBackReason {
     /// The node stops, or claimed more than it could start.
     Released,
     /// A circuit breaker is open.
     BreakerOpen,
-    /// This node lists its method and lacks what it takes to call it.
+    /// This node lists its method, but cannot resolve its target.
     UnknownTarget,
     /// The body asked to be called again later.
     Snoozed,
@@ -249,7 +253,7 @@ pub enum HandBackReason {
     Crashed,
 }
 
-/// What follows from an outcome for other jobs.
+/// A consequence of an outcome for other jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// The edge to this child is satisfied.
@@ -260,7 +264,7 @@ pub enum Effect {
     Submit(Box<Submission>),
 }
 
-/// What the store made of an outcome.
+/// The store's verdict on an outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// It is recorded, with all its effects.
@@ -269,14 +273,15 @@ pub enum Verdict {
     AlreadyRecorded,
     /// A cancel had been requested: CANCELED is recorded instead, and the result and effects are dropped.
     CanceledInstead,
-    /// Edges were added meanwhile. Nothing was done: decide again about all of these.
+    /// Edges were added meanwhile. Nothing was done: the effects must be decided again, for all of these edges.
     EdgesChanged {
         /// Every edge that leads from the job and is stored.
         edges: Vec<Edge>,
-        /// What to send as [`edges_seen`](Outcome::edges_seen) then. Edges that went with their child still count.
+        /// The value of [`edges_seen`](Outcome::edges_seen) for the next try. Edges that were removed with their child
+        /// still count.
         edge_count: u32,
     },
-    /// The job belongs to someone else by now. Nothing was done: drop the result.
+    /// The fence is lost: another owner has the job. Nothing was done: drop the result.
     LeaseLost,
 }
 
@@ -287,19 +292,19 @@ impl Verdict {
     }
 }
 
-/// What a recorded outcome led to.
+/// The consequences of a recorded outcome.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Recorded {
     /// When the job is due again, if it is.
     pub next_due: Option<Timestamp>,
-    /// Where its batch stands now, if it has one and ended.
+    /// The present progress of its batch, if it has one and has ended.
     pub batch: Option<BatchProgress>,
-    /// Jobs that wait for nothing any more.
+    /// Jobs that no longer wait for any parent.
     pub released: Vec<JobId>,
     /// Jobs that were canceled because they can no longer get what they need.
     pub canceled: Vec<JobId>,
-    /// What became of each [`Effect::Submit`], in order. A refused one never undoes the outcome.
+    /// The verdict on each [`Effect::Submit`], in order. A refused one never undoes the outcome.
     pub submitted: Vec<Inserted>,
 }
 

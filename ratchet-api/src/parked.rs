@@ -1,4 +1,4 @@
-//! What a job lacks that lies outside of it.
+//! Parked jobs: what a pending job waits for besides its due time and its parents.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{InvalidName, ResourceName};
 
-/// What a pending job waits for that no time and no parent brings. Claims pass it over until somebody has what it lacks;
-/// its due time and its age stay.
+/// The reason why a pending job is parked: it waits for something other than its due time and its parents. Claims skip
+/// it until a node or a resource provides what it lacks; its due time and its age are kept.
 ///
 /// ```
 /// use ratchet_api::ParkedOn;
@@ -21,26 +21,27 @@ use crate::{InvalidName, ResourceName};
 #[serde(into = "String", try_from = "String")]
 #[non_exhaustive]
 pub enum ParkedOn {
-    /// A node that knows this method, as [`JobPayload::call_name`](crate::JobPayload::call_name) tells it.
+    /// The job waits for a node that lists this method, as [`JobPayload::call_name`](crate::JobPayload::call_name)
+    /// writes it.
     Method(String),
-    /// A permit of this resource.
+    /// The job waits for a permit of this resource.
     Resource(ResourceName),
-    /// A node that runs it apart from others: the node that held it last died, so it may have killed it. Claims pass it over;
-    /// it is [picked up](crate::store::JobBatchStatusStore::pick_up_parked).
+    /// The job is suspected of having killed the node that held it last, so it waits for a node that runs it with no
+    /// other job. Claims skip it; it is taken by [`pick_up_parked`](crate::store::JobBatchStatusStore::pick_up_parked).
     Suspect {
-        /// How many nodes have died with it.
+        /// The number of nodes that died while they held it.
         crashes: u32,
-        /// What it calls, as [`Method`](Self::Method) tells it.
+        /// The method that it calls, written as in [`Method`](Self::Method).
         method: String,
     },
 }
 
 impl ParkedOn {
-    /// What the stored text of [`Method`](Self::Method) begins with.
+    /// The prefix of the stored text of [`Method`](Self::Method).
     pub const METHOD: &str = "method:";
-    /// What the stored text of [`Resource`](Self::Resource) begins with.
+    /// The prefix of the stored text of [`Resource`](Self::Resource).
     pub const RESOURCE: &str = "resource:";
-    /// What the stored text of [`Suspect`](Self::Suspect) begins with.
+    /// The prefix of the stored text of [`Suspect`](Self::Suspect).
     pub const SUSPECT: &str = "suspect:";
 }
 
@@ -54,13 +55,14 @@ impl fmt::Display for ParkedOn {
     }
 }
 
-/// A text that nothing is parked on.
+/// The error for a stored text that is not a [`ParkedOn`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum UnknownParking {
-    /// It begins as none does.
+    /// The prefix is unknown, or the fields of a suspect cannot be read.
     #[error("parked on something that this version does not know")]
     Kind,
-    /// The resource has no name that a store takes.
+    /// The name of the resource is not valid.
     #[error(transparent)]
     Resource(#[from] InvalidName),
 }

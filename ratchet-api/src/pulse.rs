@@ -1,8 +1,9 @@
-//! When a node that fell silent may be held for dead. Pure.
+//! The proof that a silent node is dead. Pure.
 //!
-//! A lease that ran out proves nothing by itself: after an outage of the database, or a step of its clock, every lease has run
-//! out at once. What proves a death is that the database could be reached for a whole lease of that node, and it did
-//! not beat. Reached by anybody: the proof belongs to the cluster, so that it also holds where no node lives for long.
+//! An expired lease proves nothing by itself: after an outage of the database, or a step of its clock, every lease has
+//! expired at once. A death is proven if the database was reachable for a whole lease of that node, and the node did
+//! not beat. It does not matter which nodes reached it: the proof belongs to the cluster, so that it also holds where
+//! no node lives for long.
 
 use std::time::Duration;
 
@@ -12,28 +13,29 @@ use crate::{Owner, Timestamp};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pulse {
-    /// Whose they are.
+    /// The owner that beats.
     pub owner: Owner,
-    /// Since when it has been beating without a gap. A beat that comes late or by an earlier clock begins anew.
+    /// The start of the present span of beats without a gap. A beat that comes late or by an earlier clock starts a new
+    /// span.
     pub since: Timestamp,
     /// When it last beat.
     pub last: Timestamp,
-    /// No two beats since then were further apart.
+    /// An upper bound for the time between two beats of that span.
     pub gap: Duration,
-    /// For how long it counts as alive after a beat.
+    /// How long it counts as alive after a beat.
     pub lease: Duration,
     /// Its jobs were taken over before: it can only join anew.
     pub reaped: bool,
 }
 
 impl Pulse {
-    /// The beats of a node that joined at `now`.
+    /// Creates the beats of a node that joined at `now`.
     pub const fn joined(owner: Owner, now: Timestamp, lease: Duration) -> Self {
         Self { owner, since: now, last: now, gap: Duration::ZERO, lease, reaped: false }
     }
 
-    /// All that can be told of a node whose record cannot be read: it beat last at the beginning of time, which proves
-    /// nothing, and its own death is proven as that of a node with this lease.
+    /// Creates the beats of a node whose record cannot be read: its last beat lies at the beginning of time, which
+    /// proves nothing, and its own death is proven like that of a node with this lease.
     pub fn unreadable(owner: Owner, lease: Duration) -> Self {
         Self::joined(owner, Timestamp::MIN, lease)
     }
@@ -43,26 +45,27 @@ impl Pulse {
     }
 }
 
-/// Whether a node whose lease has run out is dead.
+/// The verdict on a node whose lease has run out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
     /// Its jobs may be taken over.
     Proven,
-    /// Nobody knows yet whether it could have beaten. Whoever beats at least this often for one lease of that node
-    /// finds out.
+    /// It is not known yet whether the node could have reached the database. Beats of other nodes at least this often,
+    /// for one lease of that node, decide it.
     Unproven {
-        /// The longest time between two beats that proves anything.
+        /// The longest time between two beats that still counts as proof.
         gap: Duration,
     },
 }
 
-/// Whether `silent`, whose lease has run out at `now`, is dead, by the beats of all.
+/// Decides by the beats of all nodes whether `silent`, whose lease has run out at `now`, is dead.
 ///
-/// The spans in which nodes were beating, joined, must reach back from `now` for a whole lease of `silent`, without a hole
-/// above half of the shortest lease among it and those who live. Beats ahead of `now` prove nothing: time went back.
+/// The spans of beats of all nodes, joined, must reach back from `now` for a whole lease of `silent`, without a hole
+/// longer than half of the shortest lease among `silent` and the live nodes. Beats later than `now` prove nothing: the
+/// clock went back.
 pub fn death(silent: &Owner, pulses: &[Pulse], now: Timestamp) -> Death {
     let found = pulses.iter().find(|pulse| pulse.owner == *silent && !pulse.reaped);
-    // Nobody can bring back who was reaped or is not known: the next beat is refused.
+    // A node that was reaped or is unknown cannot come back: its next beat is refused.
     let Some(silent) = found else { return Death::Proven };
     let alive = pulses.iter().filter(|pulse| pulse.is_alive(now)).map(|pulse| pulse.lease);
     let gap = alive.fold(silent.lease, Duration::min) / 2;
@@ -80,10 +83,10 @@ pub fn death(silent: &Owner, pulses: &[Pulse], now: Timestamp) -> Death {
 mod tests {
     use super::*;
 
-    /// Who is asked about.
+    /// The silent node.
     const X: &str = "x";
 
-    /// Beats of a node: since when, until when, the gap and the lease, in milliseconds.
+    /// Beats of a node: first beat, last beat, gap and lease, in milliseconds.
     fn pulse(name: &str, since: i64, last: i64, gap: u64, lease: u64) -> Pulse {
         let (since, last) = (Timestamp::from_millis(since), Timestamp::from_millis(last));
         let (gap, lease) = (Duration::from_millis(gap), Duration::from_millis(lease));

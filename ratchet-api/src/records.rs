@@ -1,4 +1,4 @@
-//! What a store keeps beside the jobs: batches, schedules, history, logs, nodes, locks, permits, alerts, archive.
+//! Records that a store keeps beside the jobs: batches, schedules, history, logs, locks, permits, alerts, archive.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Batch {
-    /// Which batch; also its parent job.
+    /// The batch, and with it its parent job.
     pub id: BatchId,
-    /// Where it stands.
+    /// Its progress.
     pub progress: BatchProgress,
     /// When it was stored.
     pub created_at: Timestamp,
-    /// When its last child ended; set once, for ever.
+    /// When its last child ended; set once and never changed.
     pub completed_at: Option<Timestamp>,
 }
 
@@ -31,7 +31,7 @@ impl Batch {
     }
 }
 
-/// Where a batch stands.
+/// The progress of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BatchProgress {
@@ -41,7 +41,7 @@ pub struct BatchProgress {
     pub completed: u64,
     /// Children that failed or were canceled.
     pub failed: u64,
-    /// No more children will be added.
+    /// Whether no more children can be added.
     pub closed: bool,
 }
 
@@ -56,7 +56,7 @@ impl BatchProgress {
         self.closed && self.completed.saturating_add(self.failed) >= self.total
     }
 
-    /// Share of children that succeeded, in percent; an empty batch is done.
+    /// Share of children that succeeded, in percent; 100 for an empty batch.
     pub const fn percent_done(&self) -> u64 {
         match self.completed.saturating_mul(100).checked_div(self.total) {
             Some(percent) => percent,
@@ -73,7 +73,7 @@ impl BatchProgress {
     }
 }
 
-/// What the children of a batch cost.
+/// The metrics of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BatchMetrics {
@@ -90,7 +90,7 @@ pub struct BatchMetrics {
 }
 
 impl BatchMetrics {
-    /// What the batch took beyond its children's own time, once complete; zero if they ran side by side.
+    /// The time that the batch took beyond its children's own time, once complete; zero if they ran side by side.
     pub fn overhead(&self) -> Option<Duration> {
         self.total_duration.map(|total| total.saturating_sub(self.child_execution))
     }
@@ -115,7 +115,7 @@ impl Recurrence {
     }
 }
 
-/// How far a running body says that it is.
+/// The progress that a running body reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// Units done.
@@ -130,7 +130,7 @@ pub struct Progress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Execution {
-    /// Which job.
+    /// The job.
     pub job: JobId,
     /// The fence under which it ran.
     pub fence: Fence,
@@ -146,7 +146,7 @@ pub struct Execution {
     pub recorded_at: Timestamp,
     /// How long the body ran.
     pub duration: Option<Duration>,
-    /// The kind of error.
+    /// The error class.
     pub error_class: Option<String>,
     /// The sanitized error.
     pub error: Option<String>,
@@ -185,7 +185,7 @@ pub enum ExecutionResult {
     Succeeded,
     /// The body failed; tried again or not.
     Failed,
-    /// The job was called off.
+    /// The job was canceled.
     Canceled,
     /// The body asked to be called again later.
     Snoozed,
@@ -226,7 +226,7 @@ impl std::str::FromStr for ExecutionResult {
     }
 }
 
-/// How loud a line of a job's log is.
+/// The level of a line of a job's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum LogLevel {
@@ -236,7 +236,7 @@ pub enum LogLevel {
     Debug,
     /// For operators.
     Info,
-    /// Worth a look.
+    /// Worth attention.
     Warn,
     /// Something failed.
     Error,
@@ -269,16 +269,16 @@ impl std::str::FromStr for LogLevel {
     }
 }
 
-/// A line on its way into a job's log.
+/// A line to be added to a job's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewLogLine {
-    /// Which job.
+    /// The job.
     pub job: JobId,
     /// The attempt that wrote it.
     pub fence: Fence,
-    /// How loud.
+    /// Its level.
     pub level: LogLevel,
-    /// What it says.
+    /// Its text.
     pub message: Sanitized,
 }
 
@@ -292,9 +292,9 @@ pub struct LogLine {
     pub fence: Fence,
     /// When it was stored.
     pub at: Timestamp,
-    /// How loud.
+    /// Its level.
     pub level: LogLevel,
-    /// What it says.
+    /// Its text.
     pub message: String,
 }
 
@@ -305,14 +305,14 @@ impl LogLine {
     }
 }
 
-/// A held lock: what renewing and releasing it must show.
+/// A held lock, as needed to renew and to release it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockLease {
-    /// What is locked.
+    /// The name of the lock.
     pub name: LockName,
-    /// By whom.
+    /// The holder.
     pub owner: Owner,
-    /// Which holding this is: each change of holder raises it.
+    /// The term of the holder: each change of holder raises it.
     pub term: i64,
 }
 
@@ -335,7 +335,7 @@ impl ResourceLimit {
     }
 }
 
-/// A resource and who uses it.
+/// A resource and the jobs that use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResourceUse {
@@ -352,27 +352,27 @@ impl ResourceUse {
     }
 }
 
-/// A dead letter to be told about.
+/// A dead-letter alert to be recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewDlqAlert {
-    /// Which job.
+    /// The job.
     pub job: JobId,
-    /// The same error of the same job is not recorded twice within the window.
+    /// The hash of the error: the same error of the same job is not recorded twice within the window.
     pub error_hash: String,
-    /// Like errors of all jobs are told about once within the window.
+    /// The group of like errors: one alert for all jobs is sent within the window.
     pub fingerprint: Fingerprint,
-    /// How long an alert keeps its twins quiet.
+    /// How long an alert suppresses those like it.
     pub window: Duration,
 }
 
-/// What became of an alert.
+/// The result of recording an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alerted {
     /// A record was written: this job has not had this error within the window.
     pub recorded: bool,
-    /// Someone should be told: no like error was told about within the window.
+    /// An alert should be sent: none with this fingerprint was sent within the window.
     pub notify: bool,
-    /// Records with this fingerprint since someone was last told, this one included.
+    /// Records with this fingerprint since an alert was last sent, this one included.
     pub count: u64,
 }
 
@@ -380,11 +380,11 @@ pub struct Alerted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DlqAlert {
-    /// Which job.
+    /// The job.
     pub job: JobId,
-    /// Of which error.
+    /// The hash of the error.
     pub error_hash: String,
-    /// Its group.
+    /// The group of like errors.
     pub fingerprint: Fingerprint,
     /// When it was recorded.
     pub at: Timestamp,
@@ -397,7 +397,7 @@ impl DlqAlert {
     }
 }
 
-/// What remains of a job after its retention.
+/// The archive record of a job, which remains after its retention.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ArchivedJob {
@@ -405,15 +405,15 @@ pub struct ArchivedJob {
     pub id: JobId,
     /// How it ended.
     pub status: JobStatus,
-    /// The part it played.
+    /// Its role.
     pub job_type: JobType,
-    /// How urgent it was.
+    /// Its priority.
     pub priority: JobPriority,
     /// Its queue.
     pub queue: QueueName,
-    /// What was called.
+    /// Its call.
     pub payload: JobPayload,
-    /// Its key.
+    /// Its business key.
     pub business_key: Option<BusinessKey>,
     /// Its labels.
     pub tags: Vec<Tag>,
@@ -421,7 +421,7 @@ pub struct ArchivedJob {
     pub attempts: u32,
     /// Its last error.
     pub last_error: Option<String>,
-    /// What it returned.
+    /// Its return value.
     pub result: Option<JsonText>,
     /// When it was stored.
     pub created_at: Timestamp,

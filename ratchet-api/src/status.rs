@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::UnknownValue;
 
-/// Where a job is in its life.
+/// The status of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum JobStatus {
@@ -15,18 +15,18 @@ pub enum JobStatus {
     Pending,
     /// Claimed by exactly one owner.
     Running,
-    /// Ended well. Terminal.
+    /// Ended with success. Terminal.
     Succeeded,
-    /// Ended for good without success: the dead-letter queue. Terminal until someone retries it.
+    /// Ended for good without success: the dead-letter queue. Terminal until it is retried by hand.
     Failed,
-    /// Set aside by hand; remembers whether it was pending or failed.
+    /// Paused by hand; remembers whether it was pending or failed.
     Paused,
-    /// Called off. Terminal.
+    /// Canceled. Terminal, unless a manual retry revives the job together with the parent whose failure canceled it.
     Canceled,
 }
 
 impl JobStatus {
-    /// Every state, in the order of a life.
+    /// Every status, in the order of the life cycle.
     pub const ALL: [Self; 6] =
         [Self::Pending, Self::Running, Self::Succeeded, Self::Failed, Self::Paused, Self::Canceled];
 
@@ -42,12 +42,13 @@ impl JobStatus {
         }
     }
 
-    /// Whether the job has ended: it has no queue row and holds no key and no permit.
+    /// Whether the job has ended: it has no hot row and holds no key and no permit. A running job whose cancel was
+    /// accepted reads as CANCELED but keeps all three until its body has ended.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Canceled)
     }
 
-    /// Whether some move leads from here to `to`.
+    /// Whether a legal move leads from this status to `to`.
     pub fn can_move(self, to: Self) -> bool {
         TRANSITIONS.iter().any(|t| t.from == self && t.to == to)
     }
@@ -58,38 +59,38 @@ impl JobStatus {
 pub struct Transition {
     /// The state that is left.
     pub from: JobStatus,
-    /// What happens.
+    /// The cause of the move.
     pub cause: Cause,
     /// The state that is entered.
     pub to: JobStatus,
 }
 
-/// What moves a job.
+/// The cause of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// A node takes it to run it.
+    /// A node claims the job.
     Claim,
     /// Its body returned.
     Succeed,
-    /// Its body failed and may try again.
+    /// Its body failed and is retried.
     ScheduleRetry,
     /// Its body failed for good.
     DeadLetter,
-    /// A node gives it back without an outcome.
+    /// A node hands it back unfinished.
     HandBack,
-    /// Someone, or the failure of a parent, calls it off.
+    /// A caller, or the end of a parent, cancels it.
     Cancel,
-    /// An operator sets it aside.
+    /// An operator pauses it.
     Pause,
-    /// An operator puts it back where it was.
+    /// An operator resumes it.
     Resume,
-    /// An operator revives it.
+    /// An operator retries it, or the parent whose failure canceled it.
     Retry,
 }
 
 macro_rules! transitions {
     ($($from:ident $cause:ident $to:ident;)*) => {
-        /// Every legal move. What is not listed here does not happen, on any store.
+        /// Every legal move. A move that is not listed here does not happen, on any store.
         pub const TRANSITIONS: &[Transition] =
             &[$(Transition { from: JobStatus::$from, cause: Cause::$cause, to: JobStatus::$to }),*];
     };

@@ -1,4 +1,4 @@
-//! What goes into the store together, and what the store says to it.
+//! Submissions: jobs that are stored together, and the store's verdicts on them.
 
 use crate::{
     BatchId, Condition, Edge, InvalidName, JobId, JobSpec, JobStatus, JsonText, Limits, Needs, NewJob,
@@ -11,7 +11,7 @@ use crate::{
 pub struct Submission {
     /// The jobs. The first one is the head: its id is the submission's.
     pub jobs: Vec<NewJob>,
-    /// What waits for what. The child is one of `jobs`; the parent is an earlier one, or any stored job.
+    /// The edges between jobs. The child is one of `jobs`; the parent is an earlier one, or any stored job.
     pub edges: Vec<Edge>,
     /// Makes the head the parent of a new batch.
     pub batch: Option<NewBatch>,
@@ -22,7 +22,7 @@ pub struct Submission {
 }
 
 impl Submission {
-    /// One job on its own.
+    /// Creates a submission of one job on its own.
     pub fn single(job: NewJob) -> Self {
         Self { jobs: vec![job], ..Self::default() }
     }
@@ -59,7 +59,7 @@ impl Submission {
         self.edges.iter().try_for_each(|edge| self.check_edge(edge, limits))
     }
 
-    /// Edges lead from stored or earlier jobs to later ones, so they cannot form a circle.
+    /// Edges lead from stored or earlier jobs to later ones, so they cannot form a cycle.
     fn check_edge(&self, edge: &Edge, limits: &Limits) -> Result<(), InvalidSubmission> {
         let place = |id| self.jobs.iter().position(|job| job.spec.id == id);
         let Some(child) = place(edge.child) else {
@@ -144,13 +144,13 @@ pub fn check_json(
 }
 
 impl JobSpec {
-    /// The most bytes a caller principal can have.
+    /// The maximum length of a caller principal in bytes.
     pub const MAX_PRINCIPAL: usize = 255;
-    /// The most bytes a trace context can have.
+    /// The maximum length of a trace context in bytes.
     pub const MAX_TRACE_CONTEXT: usize = 512;
 }
 
-/// A batch on its way into the store. Its parent is the head of the submission.
+/// A batch to be stored. Its parent is the head of the submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewBatch {
     /// Whether every child is in this submission. An open batch takes more children until it is closed,
@@ -169,7 +169,7 @@ pub struct Fire {
     pub next_fire: Option<Timestamp>,
 }
 
-/// What became of one submission.
+/// The verdict on one submission.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Inserted {
     /// All of it is stored.
@@ -192,7 +192,7 @@ pub enum Inserted {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It breaks a rule that needs no look at stored jobs.
+    /// It breaks a rule that does not depend on stored jobs.
     #[error(transparent)]
     Invalid(#[from] InvalidSubmission),
     /// A job other than the head has an id that is stored already.
@@ -201,7 +201,7 @@ pub enum Refusal {
     /// An edge names a parent that is not stored.
     #[error("the parent job {0} does not exist; submit it first or in the same submission")]
     UnknownParent(JobId),
-    /// An edge names a parent that has ended, and nothing says what that means for its condition.
+    /// An edge names a parent that has ended, and neither its status nor `if_ended` decides the condition.
     #[error("the parent job {0} has ended; read it, evaluate the condition and set `if_ended`")]
     ParentEnded(JobId),
     /// A child names a batch that is not stored.
@@ -215,7 +215,7 @@ pub enum Refusal {
     NotReplaceable {
         /// The job that was to be replaced.
         id: JobId,
-        /// Where it is; `None` if it does not exist.
+        /// Its status; `None` if it does not exist.
         status: Option<JobStatus>,
     },
     /// The master of a fire was canceled or paused, or does not exist.
@@ -223,7 +223,7 @@ pub enum Refusal {
     MasterInactive(JobId),
 }
 
-/// A submission that no store takes.
+/// The error for a submission that breaks a rule on its own.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidSubmission {
@@ -261,7 +261,7 @@ pub enum InvalidSubmission {
     /// A job needs more parents than it has.
     #[error("job {0} needs more parents than lead to it, so it would wait for ever")]
     NeedsTooMany(JobId),
-    /// A condition can never be meant.
+    /// A condition is not valid.
     #[error("the condition {0:?} is not valid: {1}")]
     Condition(Condition, &'static str),
     /// A text is too large.
@@ -271,7 +271,7 @@ pub enum InvalidSubmission {
     TooLarge {
         /// Which text.
         what: &'static str,
-        /// Its bytes.
+        /// Its length in bytes.
         len: usize,
         /// The limit.
         max: usize,
@@ -300,12 +300,12 @@ pub enum InvalidSubmission {
         /// Which text.
         what: &'static str,
     },
-    /// A name is not one.
+    /// A name is not valid.
     #[error(transparent)]
     Name(#[from] InvalidName),
 }
 
-/// One part of a claim: at most so many jobs of this queue.
+/// One part of a claim: at most `limit` jobs of `queue`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueLimit {
     /// The queue.

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 pub struct JsonText(Arc<str>);
 
 impl JsonText {
-    /// Takes text that is one JSON value.
+    /// Checks that the text is one JSON value, and keeps it as it is.
     pub fn parse(text: impl Into<String>) -> Result<Self, InvalidJson> {
         let text = text.into();
         // IgnoredAny checks the grammar without building values, so nothing is rounded or rejected for its meaning.
@@ -34,7 +34,7 @@ impl JsonText {
         serde_json::to_string(value).map(|text| Self(text.into()))
     }
 
-    /// Wraps text read from a store without looking at it: whoever decodes it finds out.
+    /// Wraps text read from a store, unchecked: errors show when it is decoded.
     pub fn from_stored(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
@@ -49,13 +49,13 @@ impl JsonText {
         serde_json::from_str(&self.0)
     }
 
-    /// How deep arrays and objects are nested; 0 for a plain value.
+    /// The nesting depth of arrays and objects; 0 for a scalar.
     pub fn depth(&self) -> usize {
         let (mut depth, mut deepest, mut in_string, mut escaped) = (0usize, 0, false, false);
         for byte in self.0.bytes() {
             match byte {
                 _ if escaped => escaped = false,
-                // It stands in strings only.
+                // A backslash occurs in strings only.
                 b'\\' => escaped = true,
                 b'"' => in_string = !in_string,
                 b'[' | b'{' if !in_string => {
@@ -70,7 +70,7 @@ impl JsonText {
     }
 }
 
-/// Without the text: payloads, params and results may hold secrets, and `{:?}` ends up in logs.
+/// Omits the text: payloads, params and results may hold secrets, and `{:?}` ends up in logs.
 impl fmt::Debug for JsonText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "JsonText({} bytes)", self.0.len())
@@ -101,8 +101,8 @@ pub fn is_deceptive(c: char) -> bool {
     invisible || c.is_control()
 }
 
-/// Text on one line, for logs: characters that [deceive](is_deceptive) are shown as escapes, so that no text can forge
-/// a line of its own.
+/// Text on one line, for logs: [deceptive](is_deceptive) characters are shown as escapes, so that no text can forge a
+/// log line.
 ///
 /// ```
 /// use ratchet_api::OneLine;
@@ -124,30 +124,31 @@ impl fmt::Display for OneLine<'_> {
     }
 }
 
-/// Text that is not one JSON value.
+/// The error for text that is not one JSON value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not valid JSON at line {line}, column {column}")]
 pub struct InvalidJson {
-    /// Where the text stops making sense, counted from 1.
+    /// The line of the error, counted from 1.
     pub line: usize,
-    /// The column there, counted from 1.
+    /// The column of the error, counted from 1.
     pub column: usize,
 }
 
-/// A name or key that no store would keep faithfully.
+/// The error for a name or key that not every store can keep unchanged.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {problem}")]
 pub struct InvalidName {
-    /// What kind of name it is.
+    /// The kind of name.
     pub what: &'static str,
-    /// What is wrong with it.
+    /// The problem with it.
     pub problem: NameProblem,
 }
 
 crate::debug_as_display!(InvalidName);
 
-/// What is wrong with a name.
+/// The problem with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NameProblem {
     /// It has no characters.
     #[error("is empty")]
@@ -157,7 +158,7 @@ pub enum NameProblem {
     TooLong {
         /// Its length in bytes.
         len: usize,
-        /// The most that is kept.
+        /// The maximum length in bytes.
         max: usize,
     },
     /// It holds a character that a store or a log cannot keep.
@@ -186,7 +187,7 @@ macro_rules! names {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The most bytes it can have.
+            /// The maximum length in bytes.
             pub const MAX_LEN: usize = $max;
 
             /// Checks and wraps the text. Compared byte for byte on every store.
@@ -196,7 +197,8 @@ macro_rules! names {
                 Ok(Self(text.into()))
             }
 
-            /// A name for people, of text from a row that may be damaged: what cannot stand in a name is replaced by `?`.
+            /// Makes a name for display from the text of a row that may be damaged: characters that a name cannot
+            /// contain become `?`, and it is cut to the maximum length.
             pub fn readable(text: &str) -> Self {
                 let refused: fn(char) -> bool = $refused;
                 let mut name: String = text.chars().map(|c| if refused(c) { '?' } else { c }).collect();
@@ -244,17 +246,17 @@ macro_rules! names {
 }
 
 names! {
-    /// Makes a submission happen once, for ever: a second job with the same key is never created.
+    /// A key that makes a submission happen only once, for ever: a second job with the same key is never created.
     IdempotencyKey: "idempotency key", 255 bytes, refuse |c| c == '\0';
-    /// At most one live job holds a given business key.
+    /// A key that at most one live job holds at a time.
     BusinessKey: "business key", 255 bytes, refuse |c| c == '\0';
-    /// A named queue with its own slots and its own pause.
+    /// The name of a queue, which has its own slots and its own pause.
     QueueName: "queue name", 64 bytes, refuse char::is_control;
     /// A label to find jobs by.
     Tag: "tag", 64 bytes, refuse char::is_control;
-    /// Something that only so many jobs may use at once.
+    /// The name of a resource that only a limited number of jobs may use at once.
     ResourceName: "resource name", 100 bytes, refuse char::is_control;
-    /// What only one node may do at a time.
+    /// The name of a lock, for work that only one node may do at a time.
     LockName: "lock name", 128 bytes, refuse char::is_control;
     /// The stable name of a service whose methods are jobs.
     TargetName: "target", 255 bytes, refuse char::is_control;
@@ -264,7 +266,7 @@ names! {
 
 impl Default for QueueName {
     fn default() -> Self {
-        // Most jobs have it, so it is made once.
+        // Most jobs are in this queue, so its name is allocated once.
         static DEFAULT: LazyLock<QueueName> = LazyLock::new(|| QueueName("default".into()));
         DEFAULT.clone()
     }

@@ -31,7 +31,7 @@ impl Timestamp {
     /// The latest instant that every store can hold: the end of the year 9998.
     pub const MAX: Self = Self(253_370_764_799_999);
 
-    /// From milliseconds since the Unix epoch, kept inside [`MIN`](Self::MIN)..=[`MAX`](Self::MAX).
+    /// Creates an instant from milliseconds since the Unix epoch, clamped to [`MIN`](Self::MIN)..=[`MAX`](Self::MAX).
     pub const fn from_millis(millis: i64) -> Self {
         if millis < Self::MIN.0 {
             Self::MIN
@@ -58,7 +58,7 @@ impl Timestamp {
         Utc.timestamp_millis_opt(self.0).single().unwrap_or(DateTime::<Utc>::MIN_UTC)
     }
 
-    /// The node's own wall clock. Only for reporting and skew measurement: stores decide by theirs.
+    /// The node's own wall clock. Only for reporting and skew measurement: stores decide by their own clock.
     pub fn node_now() -> Self {
         Self::from(Utc::now())
     }
@@ -70,7 +70,7 @@ impl From<DateTime<Utc>> for Timestamp {
     }
 }
 
-/// Reads RFC 3339, in any zone; what is finer than a millisecond is cut.
+/// Parses RFC 3339, in any zone; fractions of a millisecond are cut off.
 ///
 /// ```
 /// use ratchet_api::Timestamp;
@@ -153,7 +153,7 @@ impl ManualClock {
         Self(Arc::new(AtomicI64::new(start.as_millis())))
     }
 
-    /// What the clock shows.
+    /// The time that the clock shows.
     pub fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.0.load(Ordering::SeqCst))
     }
@@ -163,7 +163,7 @@ impl ManualClock {
         self.0.fetch_add(whole_millis(by), Ordering::SeqCst);
     }
 
-    /// Moves the clock back, as a clock is that was wrong and is set right.
+    /// Moves the clock back, as when a wrong clock is corrected.
     pub fn step_back(&self, by: Duration) {
         self.0.fetch_sub(whole_millis(by), Ordering::SeqCst);
     }

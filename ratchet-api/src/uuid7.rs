@@ -132,7 +132,7 @@ impl<C: WallClock> UuidV7Generator<C> {
 
     fn next_tick(&self) -> u64 {
         loop {
-            // `last` is read before the clock: whoever wrote it had read the clock earlier still, so a reading
+            // `last` is read before the clock: the thread that wrote it had read the clock earlier still, so a reading
             // that lies behind it means that the clock went back, not that another thread was quicker.
             let last = self.last.load(Ordering::Acquire);
             let now = self.clock.unix_millis();
@@ -191,7 +191,7 @@ impl<C: WallClock> UuidV7Generator<C> {
         tick(estimate).max(last + 1)
     }
 
-    /// Remembers how wall and monotonic time relate, and that the wall clock is usable (again).
+    /// Records the offset between wall and monotonic time, and that the wall clock is usable (again).
     ///
     /// Threads may pass each other here. A late one leaves an anchor that lies a little in the past, which
     /// `last + 1` covers; none leaves one that is ahead.

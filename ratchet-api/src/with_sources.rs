@@ -1,11 +1,11 @@
-//! Errors as people read them.
+//! Error texts for people.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::OneLine;
 
-/// An error with those underneath, as far as it does not repeat what they say.
+/// Displays an error with its sources, except those whose text it repeats already.
 ///
 /// ```
 /// use ratchet_api::{StoreError, StoreErrorKind, WithSources};
@@ -28,7 +28,7 @@ impl fmt::Display for WithSources<'_> {
     }
 }
 
-/// Gives errors a `Debug` that says what `Display` says, with the sources that it leaves out: it is what people read when
+/// Implements `Debug` for errors as `Display` plus the sources that it leaves out: it is the text that people read when
 /// `main` returns an error or something is unwrapped.
 ///
 /// ```

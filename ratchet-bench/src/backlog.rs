@@ -1,4 +1,4 @@
-//! The jobs that a claim has to find its way through: always the same ones for the same sizes.
+//! The backlog that a claim has to search: the same jobs for the same sizes.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use rand::{RngExt as _, SeedableRng as _};
 use ratchet_api::{JobId, JobPriority, Timestamp};
 use uuid::Uuid;
 
-/// Waiting this long raises the priority by one.
+/// The wait after which the priority rises by one.
 pub(crate) const BOOST: Duration = Duration::from_secs(15 * 60);
 /// The queues, and how many of ten jobs are in each.
 pub(crate) const QUEUES: [(&str, usize); 3] = [("default", 6), ("mail", 3), ("reports", 1)];
 
-/// So many of ten jobs have this priority.
+/// Of ten jobs, how many have each priority.
 const PRIORITIES: [usize; 5] = [1, 2, 4, 2, 1];
-/// Long enough for the oldest of the lowest priority to overtake the youngest of the highest.
+/// The age of the oldest: enough for the lowest priority to overtake the youngest of the highest.
 const OLDEST: Duration = Duration::from_secs(3 * 3600);
 const FARTHEST: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// How many jobs of each kind.
+/// The numbers of jobs of each kind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Backlog {
     pub(crate) now: Timestamp,
     pub(crate) due: usize,
     pub(crate) future: usize,
-    /// Half of them paused, half blocked, all of them past their time.
+    /// Jobs that must not be claimed: half of them paused, half blocked, all of them past due.
     pub(crate) held: usize,
 }
 
@@ -79,7 +79,7 @@ impl Backlog {
         })
     }
 
-    /// The best jobs of a queue by the literal rule: all that are due, sorted.
+    /// The best jobs of a queue by the literal rule: all due ones, sorted.
     pub(crate) fn best(self, queue: &str, limit: usize) -> Vec<JobId> {
         let claimable = |row: &Row| row.queue == queue && row.state == State::Pending && row.due <= self.now;
         let rank = |row: &Row| {
@@ -92,7 +92,7 @@ impl Backlog {
     }
 }
 
-/// One in four is at a full minute, so that times tie and ids decide.
+/// A past time. One in four is at a full minute, so that times tie and ids decide.
 fn past(now: Timestamp, random: &mut StdRng) -> Timestamp {
     const MINUTE: u64 = 60_000;
     let age: u64 = random.random_range(0..OLDEST.as_millis() as u64);
@@ -100,7 +100,7 @@ fn past(now: Timestamp, random: &mut StdRng) -> Timestamp {
     Timestamp::from_millis(now.as_millis() - age as i64)
 }
 
-/// A place, drawn by its share of ten.
+/// An index, drawn by its share of ten.
 fn pick<const N: usize>(random: &mut StdRng, shares: [usize; N]) -> usize {
     let mut left = random.random_range(0..10);
     shares

@@ -1,4 +1,4 @@
-//! Bodies that are counted: they do nothing, or wait for a while as if for another service.
+//! Counted bodies: they do nothing, or sleep for a while as if waiting for another service.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::job::{Invoice, METHOD};
 
-/// What the jobs do.
+/// The bodies of the jobs, and their count.
 pub(crate) struct Bodies {
     lasts: Duration,
     wanted: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Bodies {
 }
 
 impl Bodies {
-    /// So many bodies, each of which lasts so long.
+    /// `wanted` bodies, each of which sleeps for `lasts`.
     pub(crate) fn new(lasts: Duration, wanted: usize) -> Self {
         let (count, busy_micros) = (AtomicUsize::new(0), AtomicU64::new(0));
         Self { lasts, wanted, count, busy_micros, all: Notify::new() }
@@ -36,7 +36,7 @@ impl Bodies {
         }
     }
 
-    /// Completes when as many as were wanted have run.
+    /// Completes when the wanted number of bodies have run.
     pub(crate) async fn ended(&self) {
         self.all.notified().await;
     }
@@ -49,12 +49,12 @@ impl Bodies {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// The time of all bodies together.
+    /// The total time of all bodies.
     pub(crate) fn busy(&self) -> Duration {
         Duration::from_micros(self.busy_micros.load(Ordering::Relaxed))
     }
 
-    /// The method of this target that has them as its body.
+    /// A method of this target with these bodies.
     pub(crate) fn method(self: &Arc<Self>, target: &str) -> Result<Method, InvalidName> {
         let bodies = Arc::clone(self);
         Method::function(target, METHOD, move |_, (_,): (Invoice,)| {

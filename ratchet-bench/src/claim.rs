@@ -1,8 +1,8 @@
-//! Claims at growing backlogs: how long they take, what they lock and read, and whether they take the right jobs.
+//! Claims at growing backlogs: their duration, the rows they lock and read, and whether they take the right jobs.
 //!
-//! Every backlog is a place of its own, all of them are filled first, and each round goes once through all of them,
-//! so that whatever else the machine does meets them alike. The clock stands still, and each claim is put back with
-//! the due times that it found, so that every claim sees the same backlog.
+//! Every backlog is a database of its own, all are filled first, and each round goes once through all of them, so that
+//! other load on the machine affects them equally. The clock stands still, and each claim is put back with the due
+//! times that it found, so that every claim sees the same backlog.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,11 +18,11 @@ use serde::Serialize;
 use crate::backlog::{BOOST, Backlog, QUEUES};
 use crate::report::{About, Report, print_table, short};
 use crate::stats::{median, quantile};
-use crate::store::{Bench, Place, Plan, Progress};
+use crate::store::{Bench, Plan, Progress, TestDatabase};
 
 /// The most that a claim may slow down from the smallest backlog to the largest.
 const LIMIT: f64 = 2.0;
-/// A plan may read so many rows of one priority beyond the limit; others may hold that many.
+/// A plan may read this many rows of one priority beyond the limit; others may hold that many.
 const SPARE: usize = 100;
 
 struct Sizes {
@@ -34,7 +34,7 @@ struct Sizes {
 const FULL: Sizes = Sizes { due: &[1_000, 10_000, 100_000, 1_000_000], held: 100_000, rounds: 200 };
 const QUICK: Sizes = Sizes { due: &[1_000, 10_000], held: 1_000, rounds: 30 };
 
-/// How many jobs of how many queues are asked for.
+/// The numbers of jobs and queues of a claim.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     limit: usize,
@@ -65,7 +65,7 @@ impl Shape {
         Ok(request)
     }
 
-    /// A step of a plan that reads more rows than this goes by the backlog.
+    /// The limit of rows per plan step; a step that reads more depends on the backlog.
     fn most_read(self) -> u64 {
         (self.queues * 5 * (self.limit + SPARE)) as u64
     }
@@ -80,14 +80,14 @@ struct Figure {
     claimed: usize,
     p50_ms: f64,
     p99_ms: f64,
-    /// Beside the smallest backlog.
+    /// The time over that of the smallest backlog.
     ratio: f64,
     rows_locked: Option<u64>,
     ids_equal: bool,
     plan: Option<Plan>,
 }
 
-/// What one shape on one backlog does.
+/// The result of examining one shape on one backlog.
 #[derive(Default)]
 struct Finding {
     claimed: usize,
@@ -98,13 +98,13 @@ struct Finding {
 
 /// A backlog, and a node that claims from it.
 struct Field {
-    place: Box<dyn Place>,
+    place: Box<dyn TestDatabase>,
     backlog: Backlog,
     store: Arc<dyn JobStore>,
-    /// Goes by a clock at zero, so that a delay is an instant.
+    /// The store with its clock at zero, so that a delay is an instant.
     putting_back: Arc<dyn JobStore>,
     owner: Owner,
-    /// Milliseconds, for each shape.
+    /// Milliseconds of each claim, by shape.
     took: [Vec<f64>; SHAPES.len()],
 }
 
@@ -147,9 +147,9 @@ impl Field {
         Ok(Self { place, backlog, store, putting_back, owner, took: Default::default() })
     }
 
-    /// Everything but speed.
+    /// Examines everything but speed.
     async fn examine(&mut self) -> Result<Vec<Finding>> {
-        // Before there are statistics a plan is a guess: it must be a good one all the same.
+        // Without statistics a plan is a guess, but must be good all the same.
         let mut findings = Vec::new();
         for shape in SHAPES {
             findings.push(Finding { plan: self.plan(shape).await?, ..Finding::default() });
@@ -213,8 +213,8 @@ pub(crate) fn still_at(now: Timestamp) -> StoreClock {
     StoreClock::Manual(ManualClock::starting_at(now))
 }
 
-/// Makes the backlog what it was: the same jobs, due at the same instants. The store must go by a clock at zero, so
-/// that a delay is an instant.
+/// Restores the backlog: the same jobs, due at the same instants. The store's clock must be at zero, so that a
+/// delay is an instant.
 pub(crate) async fn put_back(store: &dyn JobStore, owner: &Owner, claims: &[JobClaim]) -> Result<()> {
     let back = |claim: &JobClaim| {
         let delay = claim.scheduled_time.since(Timestamp::MIN);

@@ -1,7 +1,7 @@
-//! Nodes that want the same documents at once, and what that costs them: write conflicts, as the database counts them.
+//! The cost of contention between nodes for the same documents: write conflicts, as the database counts them.
 //!
-//! - **claims**: eight nodes take from one queue and record successes, until each has claimed so many times.
-//! - **batch**: four nodes end children of one batch, one outcome a call, so that all of them change the same counters.
+//! - **claims**: eight nodes claim from one queue and record successes, each a fixed number of times.
+//! - **batch**: four nodes end children of one batch, one outcome per call, so that all change the same counters.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,20 +20,20 @@ use crate::backlog::Backlog;
 use crate::job::payload;
 use crate::report::{About, Report, print_table};
 use crate::stats::quantile;
-use crate::store::{Bench, Place, Progress};
+use crate::store::{Bench, Progress, TestDatabase};
 
 const LEASE: Duration = Duration::from_secs(24 * 3600);
 const CLAIMERS: usize = 8;
 const COMMITTERS: usize = 4;
-/// The most write conflicts of a claim.
+/// The most write conflicts per claim.
 const MOST_CONFLICTS: f64 = 0.05;
-/// The most times that a transaction may be run on average until it holds.
+/// The most runs of a transaction on average until it commits.
 const MOST_RUNS: f64 = 4.0;
 
 struct Sizes {
-    /// How many jobs a claim asks for.
+    /// The numbers of jobs that a claim asks for.
     limits: &'static [usize],
-    /// How many claims each node makes: before the measured ones, and measured.
+    /// The number of claims of each node: for warming up, and measured.
     claims: [usize; 2],
     children: usize,
 }
@@ -41,14 +41,14 @@ struct Sizes {
 const FULL: Sizes = Sizes { limits: &[1, 10, 50], claims: [20, 100], children: 1_000 };
 const QUICK: Sizes = Sizes { limits: &[10], claims: [5, 20], children: 100 };
 
-/// What the database has counted so far.
+/// The counters of the database so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Contention {
-    /// Writes that gave way to another one.
+    /// Writes that lost against another one.
     pub(crate) conflicts: u64,
-    /// Transactions that began.
+    /// Transactions begun.
     pub(crate) begun: u64,
-    /// Transactions that were committed.
+    /// Transactions committed.
     pub(crate) committed: u64,
 }
 
@@ -115,7 +115,7 @@ pub(crate) async fn run(bench: &dyn Bench, quick: bool) -> Result<Report> {
     Ok(report)
 }
 
-/// A node.
+/// A node that claims and commits by itself.
 struct Node {
     store: Arc<dyn JobStore>,
     owner: Owner,
@@ -123,7 +123,7 @@ struct Node {
 }
 
 impl Node {
-    async fn join(place: &dyn Place, count: usize) -> Result<Vec<Self>> {
+    async fn join(place: &dyn TestDatabase, count: usize) -> Result<Vec<Self>> {
         let mut nodes = Vec::new();
         for _ in 0..count {
             let (store, owner) = (place.connect(StoreClock::Server, 1).await?, Owner::incarnate("bench"));
@@ -179,7 +179,7 @@ async fn claims(bench: &dyn Bench, limit: usize, [before, measured]: [usize; 2])
     })
 }
 
-/// Has each node claim so many times; answers how many jobs each claim got.
+/// Has each node claim this many times; returns how many jobs each claim got.
 async fn work(nodes: &mut Vec<Node>, claims: usize, limit: usize) -> Result<Vec<usize>> {
     let (mut tasks, start) = (JoinSet::new(), Arc::new(Barrier::new(nodes.len())));
     for mut node in nodes.drain(..) {

@@ -1,7 +1,7 @@
-//! A backlog that is drained by one node, as a user would run it, beside the same work by hand.
+//! A backlog drained by one node, as a user would run it, beside the same work by hand.
 //!
-//! Engine and probe take turns round by round, each in tables and on connections of its own. Bodies do nothing, or wait
-//! for a while as if for another service; no more than the slots run at once on either side.
+//! Engine and probe take turns, each in tables and on connections of its own. Bodies do nothing, or sleep as if waiting
+//! for another service; no more of them than there are slots run at once on either side.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,31 +21,31 @@ use crate::nodes::{Node, drain_with};
 use crate::report::{About, Report, print_table};
 use crate::rounds::{Round, Speeds};
 use crate::stats::median;
-use crate::store::{Bench, Place};
+use crate::store::{Bench, TestDatabase};
 use crate::usage::{Usage, forget_peak, peak_mib};
 
-/// The least share of the probe's speed that is good enough.
+/// The least share of the probe's speed that passes.
 const LEAST: f64 = 0.6;
-/// How the probe takes jobs: larger batches and more connections give it no more.
+/// The probe's batch size: larger batches and more connections do not make it faster.
 const BATCH: usize = 500;
 const LANES: usize = 2;
 
-/// A part of the work.
+/// Options that select a part of the work.
 #[derive(Debug, Args)]
 pub(crate) struct Only {
-    /// Only bodies of so many milliseconds
+    /// Measure only bodies of these milliseconds
     #[arg(long, value_name = "MS", value_delimiter = ',')]
     bodies: Vec<u64>,
-    /// How many jobs may run at once
+    /// The most jobs that run at once
     #[arg(long, default_value_t = 100)]
     slots: u32,
-    /// How many rounds
+    /// The number of rounds
     #[arg(long)]
     rounds: Option<usize>,
 }
 
 struct Sizes {
-    /// Milliseconds of a body, and how many jobs make a round.
+    /// The milliseconds of a body, and the jobs of a round.
     bodies: [(u64, usize); 3],
     rounds: usize,
 }
@@ -89,7 +89,7 @@ pub(crate) async fn run(bench: &dyn Bench, quick: bool, only: &Only) -> Result<R
     Ok(report)
 }
 
-/// What is done in every round.
+/// The work of every round.
 struct Work<'a> {
     bench: &'a dyn Bench,
     body: Duration,
@@ -98,7 +98,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    async fn measure(&self, place: &dyn Place, rounds: usize) -> Result<(Vec<Round>, Vec<Round>)> {
+    async fn measure(&self, place: &dyn TestDatabase, rounds: usize) -> Result<(Vec<Round>, Vec<Round>)> {
         let store = place.connect(StoreClock::Server, self.bench.usual_connections()).await?;
         let mut filling: Box<dyn Lane> = Box::new(StoreLane::join(Arc::clone(&store)).await?);
         let mut by_hand = place.probe(LANES).await?;
@@ -141,7 +141,7 @@ impl Work<'_> {
     }
 }
 
-/// Gets jobs done by hand until none is left for any lane.
+/// Claims, runs and commits jobs by hand until none is left for any lane.
 async fn drain(
     mut lane: Box<dyn Lane>,
     bodies: Arc<Bodies>,
@@ -151,7 +151,7 @@ async fn drain(
     while left.load(Ordering::Relaxed) > 0 {
         let held = lane.claim(BATCH).await?;
         if held == 0 {
-            // The rest is the other lane's.
+            // The other lane has the remaining jobs.
             tokio::task::yield_now().await;
             continue;
         }

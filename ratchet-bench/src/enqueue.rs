@@ -1,8 +1,8 @@
-//! Submitting as a user does: one by one from several tasks, many at once, and inside a transaction of theirs; beside
-//! the same inserts by hand.
+//! Submitting as users do: one by one from several tasks, many at once, and inside a transaction of theirs; beside the
+//! same inserts by hand.
 //!
-//! By hand, a job that is submitted alone is a statement and a commit of its own, on as many connections as the store
-//! has. The engine puts together what is submitted at the same moment; everyone still waits for the commit.
+//! By hand, a single submission is a statement and a commit of its own, on as many connections as the store has. The
+//! engine coalesces concurrent submissions; every caller still waits for the commit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,24 +20,24 @@ use crate::job::{Invoice, call};
 use crate::lane::{Lanes, insert_all, together};
 use crate::report::{Report, cell, print_table};
 use crate::stats::{median, per_second};
-use crate::store::{Bench, Place};
+use crate::store::{Bench, TestDatabase};
 use crate::usage::Usage;
 
 /// Jobs in one call of `enqueue_many`.
 const BULK: usize = 500;
 
-/// A part of the work.
+/// Options that select a part of the work.
 #[derive(Debug, Args)]
 pub(crate) struct Only {
-    /// How many rounds
+    /// The number of rounds
     #[arg(long)]
     rounds: Option<usize>,
 }
 
-/// How jobs are submitted.
+/// A way of submitting jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// One by one, from so many tasks.
+    /// One by one, from this many tasks.
     Singly(usize),
     /// Many in one call.
     Bulk,
@@ -57,7 +57,7 @@ impl Way {
 }
 
 struct Sizes {
-    /// Ways, and how many jobs make a round.
+    /// The ways, and the jobs of a round of each.
     ways: [(Way, usize); 5],
     rounds: usize,
 }
@@ -83,7 +83,7 @@ const QUICK: Sizes = Sizes {
     rounds: 1,
 };
 
-/// A user with a connection of their own, who stores something and a job in one transaction.
+/// A user with a connection of their own, who stores a record and a job in one transaction.
 #[async_trait]
 pub(crate) trait Shop: Send {
     /// Through the engine.
@@ -93,7 +93,7 @@ pub(crate) trait Shop: Send {
     async fn order_by_hand(&mut self) -> Result<()>;
 }
 
-/// What one round took.
+/// The measurement of one round.
 #[derive(Debug, Clone, Copy)]
 struct Round {
     jobs: usize,
@@ -101,7 +101,7 @@ struct Round {
     used: Usage,
 }
 
-/// Medians of the rounds of one side.
+/// The medians of one side's rounds.
 #[derive(Debug, Serialize)]
 struct Speeds {
     jobs_per_second: f64,
@@ -141,7 +141,7 @@ pub(crate) async fn run(bench: &dyn Bench, quick: bool, only: &Only) -> Result<R
     Ok(report)
 }
 
-/// What is done in every round.
+/// The work of every round.
 struct Work<'a> {
     bench: &'a dyn Bench,
     way: Way,
@@ -149,8 +149,12 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Nothing if the store knows no transactions of users.
-    async fn measure(&self, place: &dyn Place, rounds: usize) -> Result<Option<(Vec<Round>, Vec<Round>)>> {
+    /// Measures both sides; `None` if the store does not support transactions of users.
+    async fn measure(
+        &self,
+        place: &dyn TestDatabase,
+        rounds: usize,
+    ) -> Result<Option<(Vec<Round>, Vec<Round>)>> {
         let connections = self.bench.usual_connections();
         let store = place.connect(StoreClock::Server, connections).await?;
         let client = Ratchet::client_shared(Arc::clone(&store));
@@ -235,7 +239,7 @@ impl Work<'_> {
     }
 }
 
-/// Each task submits its next job when the last one is stored.
+/// Submits from several tasks, each its next job when the last one is stored.
 async fn singly(client: &Client, tasks: usize, jobs: usize) -> Result<()> {
     let left = Arc::new(AtomicUsize::new(jobs));
     let task = || {

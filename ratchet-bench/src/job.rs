@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) const TARGET: &str = "billing.Invoices";
 pub(crate) const METHOD: &str = "send";
 
-/// Its argument, as a body wants it.
+/// The argument of the call, as the body receives it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Invoice {
     customer: u64,
@@ -37,12 +37,12 @@ pub(crate) fn call(invoice: &Invoice) -> Call<()> {
     Call::new(TARGET, METHOD).arg(invoice)
 }
 
-/// What is stored of it.
+/// The stored payload of the call.
 pub(crate) fn payload() -> Result<JobPayload> {
     payload_for(TARGET)
 }
 
-/// What is stored of the same call of another target.
+/// The stored payload of the same call of another target.
 pub(crate) fn payload_for(target: &'static str) -> Result<JobPayload> {
     let call = Call::<()>::new(target, METHOD).arg(&Invoice::sample());
     Ok(JsonInvocationResolver.to_payload(&call.invocation()?)?)

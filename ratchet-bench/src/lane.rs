@@ -1,4 +1,4 @@
-//! One task with one connection that puts jobs in and gets them done: through the store, or by hand.
+//! A lane: one task with one connection that inserts jobs and takes them to their end, through the store or by hand.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,35 +12,35 @@ use ratchet_api::{End, Inserted, JobClaim, NewJob, NodeInfo, Outcome, Owner, Run
 
 use crate::job::payload;
 
-/// How long the bodies of the jobs say that they ran.
+/// The run that outcomes report.
 pub(crate) const RUN: Run = Run { started_ago: Duration::from_millis(2), ran_for: Duration::from_millis(1) };
 
-/// The steps of a job's life. What is claimed stays with the lane until it is committed.
+/// The steps of a job's life. The lane holds claimed jobs until they are committed.
 #[async_trait]
 pub(crate) trait Lane: Send {
-    /// Makes jobs ready to be inserted, so that making them costs no measured time.
+    /// Builds jobs before the insert, so that building them is not measured.
     fn prepare(&mut self, jobs: usize, batch: usize) -> Result<()>;
 
-    /// Inserts the next batch; answers how many jobs that were.
+    /// Inserts the next batch; returns the number of jobs.
     async fn insert(&mut self) -> Result<usize>;
 
-    /// Takes up to so many jobs; answers how many.
+    /// Claims up to `limit` jobs; returns how many.
     async fn claim(&mut self, limit: usize) -> Result<usize>;
 
-    /// Reads the jobs that were taken.
+    /// Reads the claimed jobs.
     async fn load(&mut self) -> Result<()>;
 
-    /// Records their success.
+    /// Records the success of the claimed jobs.
     async fn commit(&mut self) -> Result<()>;
 
-    /// Records their success and takes the next.
+    /// Records their success and claims the next ones; returns how many.
     async fn commit_and_claim(&mut self, limit: usize) -> Result<usize>;
 }
 
 /// Lanes that work at the same time.
 pub(crate) type Lanes = Vec<Box<dyn Lane>>;
 
-/// Runs `work` on every lane, each a task of its own.
+/// Runs `work` on every lane, each in a task of its own.
 pub(crate) async fn together<T, F>(lanes: &mut Lanes, work: impl Fn(Box<dyn Lane>) -> F) -> Result<Vec<T>>
 where
     T: Send + 'static,
@@ -56,7 +56,7 @@ where
     Ok(answers)
 }
 
-/// Inserts all that was made ready.
+/// Inserts all prepared jobs; returns how many.
 pub(crate) async fn insert_all(lane: &mut dyn Lane) -> Result<usize> {
     let mut inserted = 0;
     loop {
@@ -67,7 +67,7 @@ pub(crate) async fn insert_all(lane: &mut dyn Lane) -> Result<usize> {
     }
 }
 
-/// Stores a backlog, made as it goes, so that little of it is ever in memory.
+/// Stores a backlog batch by batch, so that little of it is in memory at a time.
 pub(crate) async fn fill(lane: &mut dyn Lane, jobs: usize, batch: usize) -> Result<()> {
     for begun in (0..jobs).step_by(batch) {
         lane.prepare(batch.min(jobs - begun), batch)?;
@@ -76,7 +76,7 @@ pub(crate) async fn fill(lane: &mut dyn Lane, jobs: usize, batch: usize) -> Resu
     Ok(())
 }
 
-/// Through the store.
+/// A lane that works through the store.
 pub(crate) struct StoreLane {
     store: Arc<dyn JobStore>,
     owner: Owner,

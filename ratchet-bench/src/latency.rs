@@ -1,14 +1,14 @@
-//! How soon an idle node runs what another one submits, and what being idle costs.
+//! The time until an idle node runs a job submitted by another one, and the cost of idling.
 //!
-//! Two nodes in one process, each with a store of its own, so that they know of each other only what the database tells: one
-//! submits, the other has the slots. From the call of `submit` to the first line of the body, one job at a time, with wakeups
-//! and without; and beside it the same by hand: insert, `NOTIFY`, hear, claim. Then the statements that an idle node sends
-//! are counted on their way to the server.
+//! Two nodes in one process, each with a store of its own, so that they communicate only through the database: one
+//! submits, the other has the slots. Measured from the call of `submit` to the first line of the body, one job at a
+//! time, with and without wakeups, beside the same by hand: insert, `NOTIFY`, receive, claim. Then the statements of an
+//! idle node are counted on their way to the server.
 //!
-//! With `--other-process` jobs come from a real second process, at a rate:
+//! With `--other-process`, jobs come from a second process at a rate:
 //!
 //! - `peer`: that process;
-//! - `rate`: this side of it.
+//! - `rate`: the side of this process.
 
 pub(crate) mod peer;
 mod rate;
@@ -29,43 +29,43 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use crate::job::{Invoice, METHOD, TARGET, call};
 use crate::report::{About, Report, cell, print_table};
 use crate::stats::quantile;
-use crate::store::{Bench, Place};
+use crate::store::{Bench, TestDatabase};
 
-/// The longest that a wakeup may take at low load.
+/// The most milliseconds of a wakeup at low load.
 const LONGEST_MS: f64 = 50.0;
-/// The longest that a cancel may take to reach a body on another node.
+/// The most milliseconds until a cancel reaches a body on another node.
 const LONGEST_CANCEL_MS: f64 = 100.0;
-/// The most statements of an idle node in a second where a beat is one: with wakeups, and without.
+/// The most statements per second of an idle node, if a beat is one statement: with wakeups, and without.
 const MOST_STATEMENTS: [(bool, f64); 2] = [(true, 0.3), (false, 0.2)];
 /// The queue of the node that only submits.
 const ELSEWHERE: &str = "elsewhere";
-/// Between two jobs: both nodes have come to rest.
+/// The pause between two jobs, in which both nodes become idle.
 const PAUSE: Duration = Duration::from_millis(150);
 
-/// A wakeup by hand: the side that submits.
+/// The submitting side of a wakeup by hand.
 #[async_trait]
 pub(crate) trait WakeSender: Send {
     /// Stores a job.
     async fn insert(&mut self) -> Result<JobId>;
 
-    /// Tells the other side.
+    /// Notifies the other side.
     async fn notify(&mut self) -> Result<()>;
 }
 
-/// The side that runs.
+/// The running side of a wakeup by hand.
 #[async_trait]
 pub(crate) trait WakeReceiver: Send {
-    /// Waits for a notice, and claims.
+    /// Waits for a notice and claims.
     async fn claimed(&mut self) -> Result<Vec<JobId>>;
 }
 
-/// How jobs come.
+/// The source and rate of jobs.
 #[derive(Debug, Args)]
 pub(crate) struct Load {
-    /// Submit from a second process instead of from an idle node, and cancel from there
+    /// Submit and cancel from a second process instead of from an idle node
     #[arg(long)]
     other_process: bool,
-    /// So many submissions a second from the other process
+    /// Submissions per second from the other process
     #[arg(long, requires = "other_process", default_value_t = 50.0, value_name = "PER SECOND")]
     rate: f64,
 }
@@ -74,7 +74,7 @@ struct Sizes {
     woken: usize,
     polled: usize,
     rate: rate::Sizes,
-    /// How long an idle node is left alone before, and while, its statements are counted.
+    /// The time that an idle node is left alone before, and while, its statements are counted.
     settle: Duration,
     idle: Duration,
 }
@@ -146,7 +146,7 @@ pub(crate) async fn run(bench: &dyn Bench, quick: bool, load: &Load) -> Result<R
 
 async fn from_another_process(
     bench: &dyn Bench,
-    place: &dyn Place,
+    place: &dyn TestDatabase,
     rate: f64,
     sizes: &Sizes,
     report: &mut Report,
@@ -161,7 +161,11 @@ async fn from_another_process(
     Ok(vec![engine, probe, cancel])
 }
 
-async fn from_another_node(place: &dyn Place, sizes: &Sizes, report: &mut Report) -> Result<Vec<Figure>> {
+async fn from_another_node(
+    place: &dyn TestDatabase,
+    sizes: &Sizes,
+    report: &mut Report,
+) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     eprint!("\rwith wakeups …   ");
     let woken = Figure::of("wakeups", &between_nodes(place, true, sizes.woken).await?);
@@ -179,15 +183,15 @@ async fn from_another_node(place: &dyn Place, sizes: &Sizes, report: &mut Report
     Ok(figures)
 }
 
-/// Times of single jobs from one node to the other.
-async fn between_nodes(place: &dyn Place, wakeups: bool, jobs: usize) -> Result<Vec<Duration>> {
+/// Measures single jobs from one node to the other.
+async fn between_nodes(place: &dyn TestDatabase, wakeups: bool, jobs: usize) -> Result<Vec<Duration>> {
     let (begun, mut starts) = unbounded_channel();
     let submits = start(place.connect(StoreClock::Server, 2).await?, ELSEWHERE, wakeups, &begun).await?;
     let runs = start(place.connect(StoreClock::Server, 2).await?, "default", wakeups, &begun).await?;
     let mut took = Vec::with_capacity(jobs);
     // The first job warms up: plans, caches, connections.
     for _ in 0..=jobs {
-        // Never in step with a poll.
+        // A random pause, so that jobs are never in step with polls.
         tokio::time::sleep(PAUSE + PAUSE.mul_f64(rand::random())).await;
         let submitted = Instant::now();
         submits.enqueue(call(&Invoice::sample())).submit().await?;
@@ -217,8 +221,8 @@ async fn by_hand(
     Ok(took.split_off(1))
 }
 
-/// What nodes send that have nothing to do, with wakeups and without, at the same time.
-async fn being_idle(place: &dyn Place, sizes: &Sizes) -> Result<Vec<Idle>> {
+/// Counts the statements of idle nodes, with and without wakeups at the same time.
+async fn being_idle(place: &dyn TestDatabase, sizes: &Sizes) -> Result<Vec<Idle>> {
     let (begun, _starts) = unbounded_channel();
     let mut nodes = Vec::new();
     for (wakeups, _) in MOST_STATEMENTS {
@@ -237,7 +241,7 @@ async fn being_idle(place: &dyn Place, sizes: &Sizes) -> Result<Vec<Idle>> {
     Ok(idle)
 }
 
-/// A node with every default, that goes to rest sooner than after five minutes.
+/// Starts a node with defaults, except that it becomes idle sooner than after five minutes.
 async fn start(
     store: Arc<dyn JobStore>,
     queue: &str,
@@ -260,7 +264,7 @@ async fn start(
 
 fn method(begun: UnboundedSender<Instant>) -> Result<Method, InvalidName> {
     Method::function(TARGET, METHOD, move |_, (_,): (Invoice,)| {
-        // Whoever measures may be gone.
+        // The measurement may be over.
         let _ = begun.send(Instant::now());
         async { Ok::<(), JobFailure>(()) }
     })

@@ -1,14 +1,14 @@
-//! Benchmarks of Ratchet's stores and engine, started by `cargo xtask bench`, which brings the servers that they need.
+//! Benchmarks of Ratchet's stores and engine, run by `cargo xtask bench`, which starts the servers that they need.
 //!
-//! - `claim`: does taking jobs stay as fast as it is, however long the backlog grows, and does it take the right ones?
-//! - `conflicts`: what do nodes cost each other that want the same documents at once?
-//! - `spi`: how much of what the database can do is left when the work goes through the store?
-//! - `drain`: and when it goes through the engine as well?
-//! - `enqueue`: how fast do jobs get in?
-//! - `latency`: how soon does an idle node run what another one submits, and what does being idle cost?
+//! - `claim`: does the speed of claims stay the same at any backlog, and do they take the right jobs?
+//! - `conflicts`: how much do nodes slow each other down that claim or change the same documents?
+//! - `spi`: how much of the database's speed is left through the store?
+//! - `drain`: and through the engine as well?
+//! - `enqueue`: how fast are jobs submitted?
+//! - `latency`: how soon does an idle node run a job submitted by another one, and what does idling cost?
 //! - `services`: what does it cost if services with different targets share a queue?
 //! - `permits`: and if jobs need a permit of a limited resource?
-//! - `store`: one file for each store: how to open it, fill it quickly, look inside, and do the same work by hand.
+//! - `store`: one file for each store: opening it, filling it fast, inspecting it, and the same work by hand.
 
 mod backlog;
 mod bodies;
@@ -48,56 +48,56 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Claims at growing backlogs
+    /// Measure claims at growing backlogs
     Claim(Options),
-    /// Nodes that want the same documents at once, and what that costs them
+    /// Count write conflicts between nodes that change the same documents
     Conflicts(Options),
-    /// Insert, claim, load and commit without an engine, beside the same work by hand
+    /// Measure insert, claim, load and commit without an engine, beside the same work by hand
     Spi {
         #[command(flatten)]
         options: Options,
         #[command(flatten)]
         only: spi::Only,
     },
-    /// A backlog drained by one node, beside the same work by hand
+    /// Measure a backlog drained by one node, beside the same work by hand
     Drain {
         #[command(flatten)]
         options: Options,
         #[command(flatten)]
         only: drain::Only,
     },
-    /// Submitting singly, in bulk and in a transaction, beside the same inserts by hand
+    /// Measure submitting singly, in bulk and in a transaction, beside the same inserts by hand
     Enqueue {
         #[command(flatten)]
         options: Options,
         #[command(flatten)]
         only: enqueue::Only,
     },
-    /// From the submit on one idle node to the run on another, and statements of idle nodes
+    /// Measure the time from submit on one idle node to run on another, and count statements of idle nodes
     Latency {
         #[command(flatten)]
         options: Options,
         #[command(flatten)]
         load: latency::Load,
     },
-    /// The second process of `latency --other-process`
+    /// Run the second process of `latency --other-process`
     #[command(hide = true)]
     LatencyPeer {
         /// The store
         #[arg(long, value_enum)]
         store: StoreName,
-        /// Where the first one has its tables
+        /// The address of the first process's tables
         #[arg(long)]
         place: String,
     },
-    /// Two services with different targets on one queue, beside the same on two queues
+    /// Measure two services with different targets on one queue, beside the same on two queues
     Services {
         #[command(flatten)]
         options: Options,
         #[command(flatten)]
         only: nodes::Only,
     },
-    /// Jobs that need permits of a limited resource, beside the same without
+    /// Measure jobs that need permits of a limited resource, beside the same without
     Permits {
         #[command(flatten)]
         options: Options,
@@ -111,7 +111,7 @@ struct Options {
     /// The store
     #[arg(long, value_enum)]
     store: StoreName,
-    /// Small sizes; only wrong answers fail
+    /// Use small sizes; only wrong answers fail
     #[arg(long)]
     quick: bool,
     /// Write the figures to this file
@@ -131,7 +131,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Whether every check held.
+/// Runs a benchmark. Returns whether every check passed.
 async fn run(command: Command) -> Result<bool> {
     let options = match &command {
         Command::Claim(options)

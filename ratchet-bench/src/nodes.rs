@@ -1,4 +1,4 @@
-//! Nodes that drain a backlog together, from their start until they have stopped in good order.
+//! Nodes that drain a backlog together, from their start to the end of their orderly stop.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,25 +12,25 @@ use ratchet_core::{Method, Ratchet, Scheduler};
 
 use crate::bodies::Bodies;
 use crate::rounds::Round;
-use crate::store::{Bench, Place};
+use crate::store::{Bench, TestDatabase};
 use crate::usage::{Usage, forget_peak, peak_mib};
 
-/// How many jobs are stored by one call.
+/// The number of jobs stored per call.
 const BATCH: usize = 500;
 
-/// A part of the work.
+/// Options that select a part of the work.
 #[derive(Debug, Args)]
 pub(crate) struct Only {
-    /// Only so many nodes
+    /// Measure only these numbers of nodes
     #[arg(long, value_name = "NODES", value_delimiter = ',')]
     nodes: Vec<usize>,
-    /// How many rounds
+    /// The number of rounds
     #[arg(long)]
     rounds: Option<usize>,
 }
 
 impl Only {
-    /// The numbers of nodes to measure with.
+    /// The numbers of nodes to measure.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = usize> {
         [1, 2].into_iter().filter(|nodes| self.nodes.is_empty() || self.nodes.contains(nodes))
     }
@@ -40,7 +40,7 @@ impl Only {
     }
 }
 
-/// A node that is to be started.
+/// A node to start.
 pub(crate) struct Node {
     store: Arc<dyn JobStore>,
     method: Method,
@@ -49,7 +49,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// A node of the default queue that knows one target.
+    /// A node on the default queue that serves one target.
     pub(crate) fn new(
         store: &Arc<dyn JobStore>,
         target: &str,
@@ -60,7 +60,7 @@ impl Node {
         Ok(Self { store: Arc::clone(store), method, queue: QueueName::default(), slots })
     }
 
-    /// The same for another queue.
+    /// The same node on another queue.
     pub(crate) fn on(mut self, queue: &QueueName) -> Self {
         self.queue = queue.clone();
         self
@@ -78,10 +78,10 @@ impl Node {
     }
 }
 
-/// A store for each of so many nodes, which know of each other only what the database tells.
+/// Stores for this many nodes, which communicate only through the database.
 pub(crate) async fn stores(
     bench: &dyn Bench,
-    place: &dyn Place,
+    place: &dyn TestDatabase,
     nodes: usize,
 ) -> Result<Vec<Arc<dyn JobStore>>> {
     try_join_all((0..nodes).map(|_| place.connect(StoreClock::Server, bench.usual_connections()))).await
@@ -97,7 +97,7 @@ pub(crate) async fn store_all(store: &dyn JobStore, jobs: impl IntoIterator<Item
     Ok(())
 }
 
-/// Drains a backlog, and sees that every job has succeeded.
+/// Drains a backlog and checks that every job has succeeded.
 pub(crate) async fn drain_with(bench: &dyn Bench, nodes: Vec<Node>, bodies: &[Arc<Bodies>]) -> Result<Round> {
     forget_peak();
     let stores: Vec<_> = nodes.iter().map(|node| Arc::clone(&node.store)).collect();
@@ -105,7 +105,7 @@ pub(crate) async fn drain_with(bench: &dyn Bench, nodes: Vec<Node>, bodies: &[Ar
     let begun = Instant::now();
     let nodes = try_join_all(nodes.into_iter().map(Node::start)).await?;
     join_all(bodies.iter().map(|bodies| bodies.ended())).await;
-    // Every outcome is recorded when these return.
+    // All outcomes are recorded when these return.
     join_all(nodes.iter().map(|node| node.stop())).await;
     let took = begun.elapsed();
     let used = Usage::so_far(bench).await?.since(before);
@@ -125,7 +125,7 @@ pub(crate) async fn drain_with(bench: &dyn Bench, nodes: Vec<Node>, bodies: &[Ar
     Ok(Round { jobs, took, busy, used, peak_mib: peak_mib() })
 }
 
-/// Sees that every job has succeeded.
+/// Checks that every job has succeeded.
 async fn nothing_left(store: &dyn JobStore) -> Result<()> {
     for (queue, health) in store.queue_health().await? {
         let left = health.ready + health.parked + health.scheduled + health.running + health.failed;

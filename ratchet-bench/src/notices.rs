@@ -1,4 +1,4 @@
-//! Hears what PostgreSQL tells its clients beside their answers: the driver passes it on to `tracing`.
+//! Captures the notices that PostgreSQL sends beside its replies: the driver passes them on to `tracing`.
 
 use std::fmt::Debug;
 use std::sync::{Mutex, Once, PoisonError};
@@ -9,10 +9,10 @@ use tracing::{Event, Metadata, Subscriber};
 
 const TARGET: &str = "sqlx::postgres::notice";
 
-/// `None` while nobody listens.
+/// The captured notices; `None` while nothing is captured.
 static HEARD: Mutex<Option<Vec<String>>> = Mutex::new(None);
 
-/// Runs `work` and returns what the server said meanwhile.
+/// Runs `work` and returns the notices of the server meanwhile.
 pub(crate) async fn during<T>(work: impl Future<Output = T>) -> (T, Vec<String>) {
     static LISTEN: Once = Once::new();
     LISTEN.call_once(|| {

@@ -23,11 +23,11 @@ use crate::store::Bench;
 
 const RESOURCE: &str = "printer";
 
-/// The scarce resource: jobs, the time of each, permits, and the most that it may take beside the ideal.
+/// The scarce resource: jobs, the time of each, permits, and the most time over the ideal.
 const SCARCE_JOBS: usize = 40;
 const SCARCE_BODY: Duration = Duration::from_millis(20);
 const SCARCE_LIMIT: u32 = 2;
-const MOST: f64 = 1.5;
+const MAX_RATIO: f64 = 1.5;
 
 /// A drain with permits beside one without.
 struct Case {
@@ -35,9 +35,9 @@ struct Case {
     limit: u32,
     body: Duration,
     jobs: usize,
-    /// All nodes together, with permits and without.
+    /// The slots of all nodes together, with permits and without.
     slots: [u32; 2],
-    /// The least share of the speed without permits that is good enough.
+    /// The least share of the speed without permits that passes.
     least: f64,
 }
 
@@ -69,7 +69,7 @@ const fn sizes(scarce_rounds: usize, rounds: usize, enough: usize, ten: usize) -
 const FULL: Sizes = sizes(15, 5, 30_000, 2_000);
 const QUICK: Sizes = sizes(1, 1, 1_000, 200);
 
-/// How long the jobs of the scarce resource took.
+/// The time of the jobs of the scarce resource.
 #[derive(Debug, Serialize)]
 struct Scarce {
     nodes: usize,
@@ -90,8 +90,9 @@ pub(crate) async fn run(bench: &dyn Bench, quick: bool, only: &Only) -> Result<R
         let work = Work { bench, stores: stores(bench, place.as_ref(), nodes).await? };
         eprint!("\rscarce, nodes: {nodes} …   ");
         let took = work.scarce(only.rounds(sizes.scarce_rounds)).await?;
-        let text = format!("nodes: {nodes}, scarce: {:.2} of the ideal time (at most {MOST})", took.ratio);
-        report.check(About::Speed, took.ratio <= MOST, text);
+        let text =
+            format!("nodes: {nodes}, scarce: {:.2} of the ideal time (at most {MAX_RATIO})", took.ratio);
+        report.check(About::Speed, took.ratio <= MAX_RATIO, text);
         report.figure(&took)?;
         scarce.push(took);
         for case in &sizes.cases {
@@ -116,14 +117,14 @@ pub(crate) async fn run(bench: &dyn Bench, quick: bool, only: &Only) -> Result<R
     Ok(report)
 }
 
-/// The nodes' stores.
+/// The stores of the nodes.
 struct Work<'a> {
     bench: &'a dyn Bench,
     stores: Vec<Arc<dyn JobStore>>,
 }
 
 impl Work<'_> {
-    /// From the submit of all to the end of the last.
+    /// Measures from the first submit to the end of the last job.
     async fn scarce(&self, rounds: usize) -> Result<Scarce> {
         self.limit(SCARCE_LIMIT).await?;
         let mut took = Vec::new();
@@ -135,7 +136,7 @@ impl Work<'_> {
             let begun = Instant::now();
             if let Some(node) = nodes.first() {
                 let job = || node.enqueue(call(&Invoice::sample())).resource(RESOURCE);
-                node.enqueue_many(std::iter::repeat_with(job).take(SCARCE_JOBS)).await?;
+                node.client().enqueue_many(std::iter::repeat_with(job).take(SCARCE_JOBS)).await?;
             }
             bodies.ended().await;
             if at > 0 {
@@ -150,11 +151,11 @@ impl Work<'_> {
         Ok(Scarce { nodes, ideal_ms, p50_ms, lowest_ms, highest_ms, ratio: p50_ms / ideal_ms })
     }
 
-    /// With permits, and without.
+    /// Measures rounds with permits and without.
     async fn measure(&self, case: &Case, rounds: usize) -> Result<Vec<(Round, Round)>> {
         self.limit(case.limit).await?;
         let mut measured = Vec::new();
-        // The first round warms up. Now the one goes first, now the other.
+        // The first round warms up. The two sides take turns in going first.
         for at in 0..=rounds {
             let first = self.drain(case, at % 2 == 0).await?;
             let second = self.drain(case, at % 2 != 0).await?;

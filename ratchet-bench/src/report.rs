@@ -1,4 +1,4 @@
-//! What a run found: figures for people and programs, and the checks that decide about its end.
+//! The report of a run: figures for people and programs, and the checks that decide whether it passes.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -12,10 +12,10 @@ pub(crate) struct Report {
     checks: Vec<Check>,
 }
 
-/// Something that must hold.
+/// A condition that must hold.
 #[derive(Debug, Serialize)]
 struct Check {
-    /// What was found, beside its limit.
+    /// The value found, and its limit.
     text: String,
     held: bool,
     /// Wrong answers always fail a run, slow ones only a full run: small sizes say little about speed.
@@ -43,7 +43,7 @@ impl Report {
         self.checks.push(Check { text: text.into(), held, about });
     }
 
-    /// One line for each check.
+    /// Prints one line per check.
     pub(crate) fn print_checks(&self) {
         println!();
         for Check { text, held, .. } in &self.checks {
@@ -57,7 +57,7 @@ impl Report {
     }
 }
 
-/// Prints rows below their heading, numbers flush right.
+/// Prints rows below their heading, numbers right-aligned.
 pub(crate) fn print_table(heading: &[&str], rows: &[Vec<String>]) {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
@@ -75,12 +75,12 @@ pub(crate) fn print_table(heading: &[&str], rows: &[Vec<String>]) {
     }
 }
 
-/// A number with so many digits behind the point, or a dash.
+/// A number with this many decimals, or a dash.
 pub(crate) fn cell(number: Option<f64>, digits: usize) -> String {
     number.map_or("-".to_owned(), |number| format!("{number:.digits$}"))
 }
 
-/// A number of jobs as people write it: `1 M`, `10 k`.
+/// A number of jobs in short form: `1 M`, `10 k`.
 pub(crate) fn short(count: usize) -> String {
     match count {
         1_000_000.. if count.is_multiple_of(1_000_000) => format!("{} M", count / 1_000_000),

@@ -1,4 +1,4 @@
-//! What rounds took, and how one way compares with another that took turns with it.
+//! The measurements of rounds, and the comparison of one way with another that took turns with it.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::report::{cell, print_table};
 use crate::stats::{median, per_second, quantile};
 use crate::usage::Usage;
 
-/// What one round took.
+/// The measurement of one round.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Round {
     pub(crate) jobs: usize,
     pub(crate) took: Duration,
-    /// The time of all bodies together.
+    /// The total time of all bodies.
     pub(crate) busy: Duration,
     pub(crate) used: Usage,
     pub(crate) peak_mib: Option<f64>,
@@ -25,11 +25,11 @@ impl Round {
     }
 }
 
-/// Medians of the rounds of one side.
+/// The medians of one side's rounds.
 #[derive(Debug, Serialize)]
 pub(crate) struct Speeds {
     pub(crate) jobs_per_second: f64,
-    /// Share of the slots' time that bodies took.
+    /// The share of the slots' time that bodies took.
     pub(crate) busy: f64,
     pub(crate) worker_cpu_us: Option<f64>,
     pub(crate) server_cpu_us: Option<f64>,
@@ -71,22 +71,22 @@ impl Speeds {
     }
 }
 
-/// One way beside another, round by round.
+/// The comparison of two ways, round by round.
 #[derive(Debug, Serialize)]
 pub(crate) struct Comparison {
-    /// What the jobs had to do.
+    /// A description of the jobs.
     case: String,
     nodes: usize,
     measured: Speeds,
     beside: Speeds,
-    /// Measured over beside: the median of the rounds, the lowest and the highest.
+    /// Measured over reference: the median of the rounds, the lowest and the highest.
     pub(crate) ratio: f64,
     lowest: f64,
     highest: f64,
 }
 
 impl Comparison {
-    /// The rounds as (measured, beside), in each of which no more than so many bodies could run at once.
+    /// Compares rounds, given as (measured, reference), in each of which at most `at_once` bodies could run at a time.
     pub(crate) fn of(case: &str, nodes: usize, rounds: &[(Round, Round)], at_once: u32) -> Self {
         let (measured, beside): (Vec<_>, Vec<_>) = rounds.iter().copied().unzip();
         let ratios: Vec<f64> =

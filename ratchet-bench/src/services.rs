@@ -14,9 +14,9 @@ use crate::job::payload_for;
 use crate::nodes::{Node, Only, drain_with, store_all, stores};
 use crate::report::{About, Report};
 use crate::rounds::{Comparison, Round, print_comparisons};
-use crate::store::{Bench, Place};
+use crate::store::{Bench, TestDatabase};
 
-/// The least share of the speed of two queues that is good enough.
+/// The least share of the speed of two queues that passes.
 const LEAST: f64 = 0.6;
 /// The targets of the services, and their queues if they have one each.
 const SERVICES: [(&str, &str); 2] = [("billing.Invoices", "billing"), ("shop.Orders", "shop")];
@@ -56,7 +56,7 @@ pub(crate) async fn run(bench: &dyn Bench, quick: bool, only: &Only) -> Result<R
     Ok(report)
 }
 
-/// What is done in every round.
+/// The work of every round.
 struct Work<'a> {
     bench: &'a dyn Bench,
     jobs: usize,
@@ -65,11 +65,11 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// With one queue, and with two.
-    async fn measure(&self, place: &dyn Place, rounds: usize) -> Result<Vec<(Round, Round)>> {
+    /// Measures rounds with one queue and with two.
+    async fn measure(&self, place: &dyn TestDatabase, rounds: usize) -> Result<Vec<(Round, Round)>> {
         let stores = stores(self.bench, place, self.nodes * SERVICES.len()).await?;
         let mut measured = Vec::new();
-        // The first round warms up: plans, caches, pages. Now the one goes first, now the other.
+        // The first round warms up: plans, caches, pages. The two sides take turns in going first.
         for at in 0..=rounds {
             let first = self.drain(&stores, at % 2 == 0).await?;
             let second = self.drain(&stores, at % 2 != 0).await?;

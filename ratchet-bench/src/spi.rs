@@ -1,7 +1,7 @@
 //! The life of jobs through the store without an engine, beside the same work by hand.
 //!
-//! Store and probe take turns in many short rounds, now the one first, now the other, each in tables and on connections of
-//! its own, so that whatever else the machine does meets both alike. A ratio is the median of the rounds' ratios.
+//! Store and probe take turns in many short rounds, alternating which goes first, each in tables and on connections of
+//! its own, so that other load on the machine affects both equally. A ratio is the median of the rounds' ratios.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,30 +15,30 @@ use serde::Serialize;
 use crate::lane::{Lane, Lanes, StoreLane, together};
 use crate::report::{About, Report, print_table};
 use crate::stats::{median, per_second};
-use crate::store::{Bench, Place};
+use crate::store::{Bench, TestDatabase};
 use crate::usage::Usage;
 
-/// The batches and connections at which the store must reach its share of the probe.
+/// The batch size and connections at which the store must reach its share of the probe's speed.
 const CHECKED: (usize, [usize; 2]) = (500, [1, 2]);
 
-/// A store that is this much faster than the probe tells of the probe alone: its statements do nothing against bad plans,
-/// and PostgreSQL makes one at times.
+/// The highest believable ratio. Above it the probe had bad luck: its statements do nothing against bad plans, and
+/// PostgreSQL makes one at times.
 const BELIEVABLE: f64 = 1.25;
 
-/// A part of the work, and more detail.
+/// Options that select a part of the work, or more detail.
 #[derive(Debug, Args)]
 pub(crate) struct Only {
-    /// Only batches of these sizes
+    /// Measure only batches of these sizes
     #[arg(long, value_name = "JOBS", value_delimiter = ',')]
     batches: Vec<usize>,
-    /// Only so many connections
+    /// Measure only these numbers of connections
     #[arg(long, value_name = "COUNT", value_delimiter = ',')]
     connections: Vec<usize>,
-    /// How many rounds
+    /// The number of rounds
     #[arg(long)]
     rounds: Option<usize>,
-    /// Also tell the server's processor time for each kind of call; best on one connection, because it cannot
-    /// tell the calls of several apart
+    /// Also show the server's processor time for each kind of call; best on one connection, because it cannot tell the
+    /// calls of several apart
     #[arg(long)]
     profile: bool,
 }
@@ -51,7 +51,7 @@ impl Only {
 }
 
 struct Sizes {
-    /// Batches, and how many jobs make a round of them.
+    /// The batch sizes, and the jobs of a round of each.
     batches: &'static [(usize, usize)],
     lanes: &'static [usize],
     rounds: usize,
@@ -60,7 +60,7 @@ struct Sizes {
 const FULL: Sizes = Sizes { batches: &[(1, 100), (50, 2_000), (500, 5_000)], lanes: &[1, 2, 4], rounds: 21 };
 const QUICK: Sizes = Sizes { batches: &[(1, 50), (50, 500), (500, 2_000)], lanes: &[1, 2], rounds: 1 };
 
-/// How outcomes and claims go to the store.
+/// How outcomes and claims are sent to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Mode {
@@ -69,18 +69,18 @@ enum Mode {
     Fused,
 }
 
-/// What one round took.
+/// The measurement of one round.
 #[derive(Debug, Clone, Copy)]
 struct Round {
     jobs: usize,
     insert: Duration,
     drain: Duration,
-    /// For each lane on average.
+    /// The average over the lanes.
     calls: Calls<Spent>,
     used: Usage,
 }
 
-/// Something for each kind of call.
+/// A value for each kind of call.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 struct Calls<T> {
     insert: T,
@@ -89,14 +89,14 @@ struct Calls<T> {
     commit: T,
 }
 
-/// Time inside of calls.
+/// The time spent in calls.
 #[derive(Debug, Clone, Copy, Default)]
 struct Spent {
     time: Duration,
     server_cpu: Duration,
 }
 
-/// Medians of the rounds of one side.
+/// The medians of one side's rounds.
 #[derive(Debug, Serialize)]
 struct Speeds {
     cycle: f64,
@@ -105,7 +105,7 @@ struct Speeds {
     client_cpu_us: Option<f64>,
     server_cpu_us: Option<f64>,
     log_bytes: Option<f64>,
-    /// Microseconds of the server for each job, if asked for.
+    /// The server's microseconds per job, if asked for.
     profile: Option<Calls<f64>>,
 }
 
@@ -150,7 +150,7 @@ pub(crate) async fn run(bench: &Arc<dyn Bench>, quick: bool, only: &Only) -> Res
     Ok(report)
 }
 
-/// What is done in every round.
+/// The work of every round.
 struct Work<'a> {
     bench: &'a Arc<dyn Bench>,
     batch: usize,
@@ -159,7 +159,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    async fn measure(&self, place: &dyn Place, lanes: usize, rounds: usize) -> Result<Vec<Figure>> {
+    async fn measure(&self, place: &dyn TestDatabase, lanes: usize, rounds: usize) -> Result<Vec<Figure>> {
         let store = place.connect(StoreClock::Server, lanes).await?;
         let mut through: Lanes = Vec::new();
         for _ in 0..lanes {
@@ -196,7 +196,7 @@ impl Work<'_> {
         Ok(figures)
     }
 
-    /// Puts jobs in, all lanes at once, and then gets them done.
+    /// Inserts jobs on all lanes at once, and then takes them to their end.
     async fn round(&self, lanes: &mut Lanes, mode: Mode) -> Result<Round> {
         let share = self.jobs / lanes.len();
         let jobs = share * lanes.len();
@@ -261,7 +261,7 @@ async fn insert(mut lane: Box<dyn Lane>, meter: Meter) -> Result<(Box<dyn Lane>,
     }
 }
 
-/// Gets jobs done until none is left for any lane.
+/// Claims, loads and commits until no job is left for any lane.
 async fn drain(
     mut lane: Box<dyn Lane>,
     batch: usize,
@@ -407,7 +407,7 @@ fn line(figure: &Figure, side: &str, speeds: &Speeds) -> Vec<String> {
     let mut row = start(figure, side);
     let calls = &speeds.calls;
     let parts = [speeds.cycle, calls.insert, speeds.drain, calls.claim, calls.load, calls.commit];
-    // A fused drain claims once by itself; its speed says nothing.
+    // A fused drain makes only one separate claim; its speed says nothing.
     let telling = |(at, speed): (usize, f64)| match figure.mode {
         Mode::Fused if at == 3 => "-".to_owned(),
         _ => format!("{speed:.0}"),

@@ -1,4 +1,4 @@
-//! Medians and their kin.
+//! Medians and other quantiles.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(crate) fn median(samples: impl IntoIterator<Item = f64>) -> f64 {
     quantile(&samples.into_iter().collect::<Vec<_>>(), 0.5)
 }
 
-/// So many in that time, per second.
+/// The rate per second of `count` in that time.
 pub(crate) fn per_second(count: usize, took: Duration) -> f64 {
     count as f64 / took.as_secs_f64()
 }

@@ -1,4 +1,4 @@
-//! What work costs: processor time of client and server, memory, commits, and bytes of the server's log.
+//! Resource usage: processor time of client and server, memory, commits, and bytes of the server's log.
 
 use std::fs;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::store::Bench;
 /// Linux counts in hundredths of a second on every machine that it supports today.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Counters that only grow. `None` where they cannot be had.
+/// Counters that only grow. `None` where they are not available.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Usage {
     pub(crate) client_cpu: Option<Duration>,
@@ -20,13 +20,13 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// What was used so far.
+    /// The usage so far.
     pub(crate) async fn so_far(bench: &dyn Bench) -> Result<Self> {
         let (log_bytes, commits) = (bench.log_bytes().await?, bench.commits().await?);
         Ok(Self { client_cpu: own_cpu(), server_cpu: bench.server_cpu(), log_bytes, commits })
     }
 
-    /// What was used since `earlier`.
+    /// The usage since `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Self {
         let time = |now: Option<Duration>, then| Some(now?.saturating_sub(then?));
         let count = |now: Option<u64>, then| Some(now?.saturating_sub(then?));
@@ -49,27 +49,27 @@ pub(crate) fn process_cpu(process: u32) -> Option<Duration> {
     ProcessTimes::read(&process.to_string()).map(|times| times.own)
 }
 
-/// Lets the peak of this process's memory begin anew.
+/// Resets the peak of this process's memory.
 pub(crate) fn forget_peak() {
-    // Where it cannot be had, the peak is that of the whole run.
+    // Where this is not possible, the peak is that of the whole run.
     drop(fs::write("/proc/self/clear_refs", "5"));
 }
 
-/// The most memory that this process had since then, in MiB.
+/// The peak of this process's memory since the reset, in MiB.
 pub(crate) fn peak_mib() -> Option<f64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     peak.trim().trim_end_matches(" kB").parse::<f64>().ok().map(|kib| kib / 1024.0)
 }
 
-/// All bytes that this process has written.
+/// The total bytes that this process has written.
 pub(crate) fn own_writes() -> Option<u64> {
     let counts = fs::read_to_string("/proc/self/io").ok()?;
     counts.lines().find_map(|line| line.strip_prefix("wchar: "))?.trim().parse().ok()
 }
 
-/// The processor time of a server whose workers are children of one process, one of which is `worker`.
-/// Children that have ended count as well.
+/// The processor time of a server whose workers are children of one process, one of which is `worker`. Children that
+/// have ended are included.
 pub(crate) fn family_cpu(worker: u32) -> Option<Duration> {
     let parent = ProcessTimes::read(&worker.to_string())?.parent;
     let head = ProcessTimes::read(&parent.to_string())?;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use output::Output;
-use store::Place;
+use store::StoreArgs;
 
 /// Background jobs on the database you already run.
 #[derive(Debug, Parser)]
@@ -19,7 +19,7 @@ struct Arguments {
     output: Output,
 
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 
     #[command(subcommand)]
     command: Command,
@@ -36,30 +36,30 @@ const EXAMPLES: &str = "Examples:
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs a small shop on an embedded SQLite file and shows what happens: retries, a dead letter, a canceled job,
-    /// a permit, progress. Ends by itself.
+    /// Run a small shop on an embedded SQLite file to show retries, a dead letter, a canceled job, a permit and
+    /// progress. Ends by itself.
     #[cfg(feature = "sqlite")]
     Demo(commands::demo::Arguments),
-    /// Makes the tables, or brings them up to date.
+    /// Create the tables, or bring them up to date.
     Migrate(commands::migrate::Arguments),
-    /// Shows the store, its clock, queues, nodes and dead letters on one screen.
+    /// Show the store, its clock, queues, nodes and dead letters on one screen.
     Status(commands::status::Arguments),
-    /// Shows every node: whether it lives, what it runs, which queues it serves, which methods it knows, how its clock is.
+    /// Show every node: whether it is alive, the jobs it runs, its queues, its methods and its clock skew.
     Nodes(commands::nodes::Arguments),
-    /// Lists jobs, shows one, and steers them.
+    /// List, show and control jobs.
     Jobs(Box<commands::jobs::Arguments>),
-    /// Tells why a job is not running: what it waits for, who holds what it needs, what stands before it.
+    /// Explain why a job is not running: what it waits for, which jobs hold what it needs, how many are ahead of it.
     Explain(commands::explain::Arguments),
-    /// Shows dead letters by what went wrong, and tries them again.
+    /// List dead letters in groups of the same error, and retry them.
     Dlq(commands::dlq::Arguments),
-    /// Shows how the queues are doing; pauses and resumes them.
+    /// Show the health of the queues; pause and resume them.
     Queues(commands::queues::Arguments),
-    /// Shows how many jobs may use what at once, and who does; sets limits.
+    /// Show resource limits and the jobs that hold permits; set limits.
     Resources(commands::resources::Arguments),
-    /// Archives and deletes what is old, now instead of at its time.
+    /// Archive and delete old data now instead of on schedule.
     Maintenance(commands::maintenance::Arguments),
-    /// Runs the jobs of the small shop of `ratchet demo` on your store, until Ctrl-C. Start it in several terminals, and
-    /// see what the others do when you kill one.
+    /// Run the jobs of the `ratchet demo` shop on your store until Ctrl-C. Start it in several terminals, and kill one
+    /// to see the others take over its jobs.
     Worker(commands::worker::Arguments),
 }
 

@@ -13,9 +13,9 @@ use ratchet_api::{JobId, JobStatus};
 use serde_json::Value;
 
 use program::{each, ids, json, ratchet, refused, run, said, text};
-#[cfg(any(feature = "postgres", feature = "mongodb"))]
-use shop::Place;
 use shop::Shop;
+#[cfg(any(feature = "postgres", feature = "mongodb"))]
+use shop::TestStore;
 
 shop::on_every_store! {
     the_status_of_a_store_fits_on_a_screen
@@ -418,9 +418,9 @@ async fn stored_text_does_not_steer_the_terminal(shop: &Shop) {
     assert!(screen.contains("\\u{1b}[2Jgone") && !screen.contains('\u{1b}'), "{screen}");
 }
 
-/// Clears the screen in one character, turns the line around, and ends it.
+/// A text that clears the screen, reverses the line and ends it, each in one character.
 const HOSTILE: &str = "a\u{9b}2J\u{202e}b\u{2028}c\u{2066}d\u{1b}]0;e\u{7f}\u{feff}";
-/// What names may have of it.
+/// The part of it that names may contain.
 const HOSTILE_NAME: &str = "a\u{202e}b\u{2028}c\u{2066}";
 
 async fn no_text_that_is_stored_reaches_the_terminal_as_it_is(shop: &Shop) {
@@ -506,7 +506,7 @@ fn the_demo_ends_with_its_summary() {
 #[cfg(feature = "postgres")]
 #[tokio::test]
 async fn a_schema_that_is_not_migrated_is_refused_with_advice_until_it_is() {
-    let place = Place::schema();
+    let place = TestStore::schema();
     is_refused_until_it_is_migrated(&place);
     assert_eq!(run(&place, &["migrate", "--status"]).status.code(), Some(0));
     let both = run(&place, &["jobs", "list", "--prefix", "x_"]);
@@ -517,13 +517,13 @@ async fn a_schema_that_is_not_migrated_is_refused_with_advice_until_it_is() {
 #[cfg(feature = "mongodb")]
 #[tokio::test]
 async fn a_database_without_collections_is_refused_with_advice_until_it_has_them() {
-    let place = Place::database();
+    let place = TestStore::database();
     is_refused_until_it_is_migrated(&place);
     place.remove().await;
 }
 
 #[cfg(any(feature = "postgres", feature = "mongodb"))]
-fn is_refused_until_it_is_migrated(place: &Place) {
+fn is_refused_until_it_is_migrated(place: &TestStore) {
     for command in [&["status"][..], &["jobs", "list"], &["dlq", "list"], &["queues"]] {
         assert!(refused(place, command).contains("run `ratchet migrate`"), "{command:?}");
     }

@@ -1,4 +1,4 @@
-//! Nodes, what they do and why they do not, by the real program on a real file.
+//! Nodes, their work and the reasons for idleness, by the real program on a real file.
 
 #![cfg(feature = "sqlite")]
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -32,7 +32,7 @@ shop::on_every_store! {
     workers_share_a_store_and_one_finishes_what_a_killed_one_left
 }
 
-/// Looks until it is so.
+/// Polls until the condition holds.
 macro_rules! until {
     ($seen:expr) => {
         while !$seen {
@@ -74,7 +74,7 @@ async fn nodes_tell_whether_they_live_and_what_they_know(shop: &Shop) {
     }
 }
 
-/// The reasons why a job is not running, in one word each.
+/// The reasons why a job is not running, one word each.
 fn why(shop: &Shop, job: JobId) -> Vec<String> {
     each(&json(shop, &["explain", &job.to_string()])["reasons"], "reason")
 }
@@ -260,7 +260,7 @@ async fn maintenance_that_is_told_to_stop_frees_its_lock_and_the_next_one_goes_o
     assert!((1..LINES as u64).contains(&rest["tasks"][0]["rows"].as_u64().unwrap()));
 }
 
-/// A worker that ends with the test, however that ends.
+/// A worker process that ends with the test, even if that fails.
 struct Worker(Child);
 
 impl Worker {

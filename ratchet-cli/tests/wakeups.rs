@@ -1,4 +1,4 @@
-//! What the program changes is known to running nodes before they look by themselves.
+//! Changes by the program reach running nodes before their next poll.
 
 #![cfg(feature = "sqlite")]
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -38,7 +38,7 @@ impl Till {
     }
 }
 
-/// A node that finds nothing by itself within the hour.
+/// A node whose next poll is an hour away.
 async fn node(shop: &Shop, till: &Till) -> Scheduler {
     let hour = Duration::from_secs(3_600);
     Ratchet::builder_shared(shop.place.open().await)
@@ -85,7 +85,7 @@ async fn running_nodes_know_at_once_what_a_command_has_changed(shop: &Shop) {
     said(shop, &["resources", "set", "printer", "1"]);
     assert_eq!(ended(&waits).await, JobStatus::Succeeded);
 
-    node.store().set_queue_paused(&QueueName::new("default").unwrap(), true).await.unwrap();
+    node.client().store().set_queue_paused(&QueueName::new("default").unwrap(), true).await.unwrap();
     let waits = node.enqueue(Till::job().sell()).submit().await.unwrap();
     said(shop, &["queues", "resume", "default"]);
     assert_eq!(ended(&waits).await, JobStatus::Succeeded);

@@ -1,5 +1,5 @@
-//! For the code that macros write, which does not know whether a type is a [`JobError`] or some other error: whichever impl
-//! needs the fewest references is found first.
+//! Support for the code that macros write, which does not know whether a type is a [`JobError`] or some other error:
+//! method resolution finds the impl that needs the fewest references first.
 
 use std::error::Error;
 use std::fmt;
@@ -31,7 +31,7 @@ impl<E> AdviceOfAny for &Inner<'_, E> {
     }
 }
 
-/// The error of a `Result`, before there is one.
+/// The error type of a `Result`, without a value of it.
 pub struct ErrorOf<R>(pub PhantomData<fn() -> R>);
 
 impl<R> fmt::Debug for ErrorOf<R> {
@@ -56,12 +56,12 @@ pub trait HeedNone {
 
 impl<R> HeedNone for &ErrorOf<R> {}
 
-/// The type of this error, to be asked how to make a failure of it.
+/// The type of this error, by which method resolution chooses how to make a failure of it.
 pub const fn type_of<E>(_: &E) -> ErrorOf<Result<(), E>> {
     ErrorOf(PhantomData)
 }
 
-/// Makes a failure of what says itself how.
+/// Makes a failure of an error that implements [`IntoFailure`].
 #[derive(Debug)]
 pub struct Own;
 
@@ -97,7 +97,7 @@ impl Plain {
     }
 }
 
-/// Makes a failure of what hides an error, such as `anyhow::Error`.
+/// Makes a failure of a type that wraps an error, such as `anyhow::Error`.
 #[derive(Debug)]
 pub struct Hidden;
 
@@ -115,7 +115,7 @@ impl Hidden {
     }
 }
 
-/// Anything else: asked for [`IntoFailure`], so that the compiler says what is missing.
+/// The fallback for any other type: it requires [`IntoFailure`], so that the compiler says what is missing.
 pub trait UnfitKind {
     fn failure_kind(&self) -> Own {
         Own

@@ -1,4 +1,4 @@
-//! Calls that are not made yet.
+//! Calls of job methods, stored now and made later.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use ratchet_api::{Backoff, InvalidName, JobPriority, JobSpec, JsonText, QueueNam
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// A call of a job's method: what is stored, and what a node makes of it later.
+/// A call of a job's method, which is stored and made by a node later.
 ///
 /// `#[jobs]` makes a function for each of your methods that returns one. By hand:
 ///
@@ -32,7 +32,7 @@ pub struct Call<R> {
     result: PhantomData<fn() -> R>,
 }
 
-/// An argument without a JSON form: its place, from 1, and what serde says.
+/// An argument without a JSON form: its place, from 1, and serde's message.
 type BadArgument = (usize, String);
 
 /// A call that cannot be stored.
@@ -48,14 +48,14 @@ pub enum CallError {
         method: String,
         /// The place of the argument, from 1.
         place: usize,
-        /// What serde says.
+        /// The message of serde.
         problem: String,
     },
 }
 
 ratchet_api::debug_as_display!(CallError);
 
-/// What holds for every job of a method unless it is told otherwise.
+/// The defaults for every job of a method, which a submission may override.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct JobDefaults {
@@ -71,12 +71,13 @@ pub struct JobDefaults {
     pub timeout: Option<Duration>,
     /// The resource whose permits limit how many run at once in the cluster.
     pub resource: Option<Cow<'static, str>>,
-    /// Words to find jobs by.
+    /// The tags, by which jobs can be found.
     pub tags: Vec<Cow<'static, str>>,
 }
 
 impl JobDefaults {
-    /// Puts them into a job, which keeps what they leave open; of retries, what the options say holds then.
+    /// Applies them to a job. A default that is not set leaves the job's value; retries and backoff then come from the
+    /// options.
     pub(crate) fn apply(&self, retry: &RetryOptions, spec: &mut JobSpec) -> Result<(), InvalidName> {
         spec.max_retries = self.max_retries.unwrap_or(retry.max_retries);
         spec.backoff = self.backoff.unwrap_or(retry.backoff);
@@ -119,7 +120,7 @@ impl<R> Call<R> {
         self
     }
 
-    /// What holds unless the submission says otherwise.
+    /// Sets the defaults, which the submission may override.
     #[must_use]
     pub fn defaults(mut self, defaults: JobDefaults) -> Self {
         self.defaults = defaults;
@@ -130,7 +131,7 @@ impl<R> Call<R> {
         &self.defaults
     }
 
-    /// Target, method and arguments, of which the [`JobInvocationResolver`] makes what is stored.
+    /// The target, method and arguments, from which the [`JobInvocationResolver`] makes the stored payload.
     ///
     /// # Errors
     /// An argument without a JSON form.
@@ -161,7 +162,7 @@ impl<R> Clone for Call<R> {
 }
 
 impl<R> fmt::Debug for Call<R> {
-    /// Without the arguments, which may be nobody's business.
+    /// Omits the arguments, which may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call")
             .field("target", &self.target)

@@ -1,4 +1,4 @@
-//! Why a callback runs, as much of it as a job can carry.
+//! The cause of a callback, as much of it as a job can carry.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,19 +7,19 @@ use ratchet_api::{Job, JobId, JobStatus, JsonText, Limits, check_json};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What an error that was cut ends with.
+/// The mark at the end of a shortened error.
 const MORE: &str = "...";
 
-/// Why a callback runs: the job that ended, and how.
+/// The cause of a callback: the job that ended, and how.
 ///
-/// A callback carries it as its params. What does not fit there is left out or shortened, and named in
+/// A callback carries it as its params. A part that does not fit there is left out or shortened, and named in
 /// [`cut`](Self::cut); before the callback runs, it is read from the job itself, as long as that is there.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct JobCause {
     /// The job that ended.
     pub job_id: JobId,
-    /// How.
+    /// The status in which it ended.
     pub status: JobStatus,
     /// Its params.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -30,7 +30,7 @@ pub struct JobCause {
     /// Its result, if it succeeded with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
-    /// The parts that are not whole, each with the bytes that it has when it is. Empty as a rule.
+    /// The parts that are left out or shortened, each with its full size in bytes. Usually empty.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub cut: BTreeMap<CausePart, usize>,
 }
@@ -59,7 +59,7 @@ impl fmt::Debug for JobCause {
     }
 }
 
-/// What became of a job, before it is known how much of it fits.
+/// The end of a job, before it is known how much of it fits.
 #[derive(Clone, Copy)]
 pub(crate) struct Ended<'a> {
     pub(crate) job: JobId,
@@ -70,8 +70,8 @@ pub(crate) struct Ended<'a> {
 }
 
 impl Ended<'_> {
-    /// The params of a callback. The result goes first if not all of it fits, for it can be read from the job; the
-    /// error last.
+    /// The params of a callback. If not all of it fits, the result is left out first, for it can be read from the job;
+    /// the error is shortened last.
     pub(crate) fn params(self, limits: &Limits) -> Option<JsonText> {
         let mut cause = self.whole();
         let fitting = |cause: &JobCause| {
@@ -115,7 +115,7 @@ impl Ended<'_> {
         };
         match self.result.map(|result| (result, result.decode())) {
             Some((_, Ok(value))) => cause.result = Some(value),
-            // No parser reads it, so nobody can carry it.
+            // It is nested too deep for the parser, so the callback cannot carry it.
             Some((result, Err(_))) => drop(cause.cut.insert(CausePart::Result, result.as_str().len())),
             None => {}
         }
@@ -124,7 +124,7 @@ impl Ended<'_> {
 }
 
 impl JobCause {
-    /// Puts back what was cut, if the job is still as it ended then.
+    /// Restores the parts that were cut, if the job is still as it ended then.
     pub(crate) fn complete(&mut self, job: &Job) {
         if job.status != self.status {
             return;
@@ -158,7 +158,7 @@ pub(crate) fn params_of(params: Option<&JsonText>) -> BTreeMap<String, Value> {
     params.and_then(|params| params.decode().ok()).unwrap_or_default()
 }
 
-/// The beginning of a text that takes so many bytes as JSON, and a mark.
+/// The beginning of a text, at most `room` bytes as JSON, followed by [`MORE`].
 fn shortened(text: &str, room: usize) -> String {
     let mut left = room;
     let fits = |c: &char| {

@@ -1,7 +1,7 @@
 //! Natural batching: what arrives while a call is under way forms the next call.
 //!
-//! A lonely item is sent at once and pays nothing; a flood shares round trips. Only a flood, something
-//! urgent, or a call that takes long makes another call beside the one under way.
+//! A single item is sent at once and pays nothing; many items share round trips. Another call is made beside the one
+//! under way only for many items, for an urgent one, or if the first call takes long.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,13 +11,13 @@ use futures::future::BoxFuture;
 use ratchet_api::{StoreError, StoreErrorKind, StoreResult};
 use tokio::sync::{Notify, oneshot};
 
-/// A call that takes longer holds up nobody who comes after it.
+/// The time after which a call under way no longer delays another one.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Sends many items with one call, and answers in the same number and order.
+/// A function that sends many items with one call, and answers in the same number and order.
 type SendMany<I, O> = dyn Fn(Vec<I>) -> BoxFuture<'static, StoreResult<Vec<O>>> + Send + Sync;
 
-/// Puts single items together.
+/// Batches single items into calls.
 pub(crate) struct Coalescer<I, O> {
     shared: Arc<Shared<I, O>>,
 }
@@ -29,7 +29,7 @@ struct Shared<I, O> {
     /// The most calls at once.
     lanes: usize,
     state: Mutex<State<I, O>>,
-    /// Rings when a good part of a full call waits, or something urgent.
+    /// Notified when a quarter of a full call waits, or an urgent item.
     worthwhile: Notify,
 }
 
@@ -79,19 +79,19 @@ where
         }
     }
 
-    /// Like [`send`](Self::send), for an item that makes a call worth its while by itself.
+    /// Like [`send`](Self::send), for an item that justifies a call by itself.
     pub(crate) async fn send_urgent(&self, item: I) -> StoreResult<O> {
         self.shared.worthwhile.notify_one();
         self.send(item).await
     }
 
-    /// Sends one item together with whatever else there is.
+    /// Sends one item together with the others that wait.
     ///
     /// # Errors
     /// An error of the call is an error for each of its items.
     ///
     /// # Cancellation safety
-    /// The item is sent also if nobody waits for the answer any more.
+    /// The item is sent even if the caller stops waiting for the answer.
     pub(crate) async fn send(&self, item: I) -> StoreResult<O> {
         let (answer, answered) = oneshot::channel();
         let starts = {
@@ -127,7 +127,7 @@ impl<I, O> Shared<I, O> {
             let sent = (self.send)(items).await;
             self.lock().calls -= 1;
             deliver(sent, answers);
-            // At once: a body that never yields may be next on this thread, and would hold up the whole lane.
+            // Checked at once: a body that never yields may be next on this thread, and would hold up the whole lane.
             if self.ends() {
                 return;
             }
@@ -142,7 +142,7 @@ impl<I, O> Shared<I, O> {
         ends
     }
 
-    /// Whoever is about to send something sends it first.
+    /// Yields as long as more items arrive, so that callers about to send something join this call.
     async fn gather(&self) {
         let mut seen = 0;
         loop {
@@ -155,8 +155,7 @@ impl<I, O> Shared<I, O> {
         }
     }
 
-    /// A call beside another one has to be worth its while: it waits for a flood, for something urgent, or until the
-    /// other takes long.
+    /// Delays a call beside another one until many items wait, an urgent one arrives, or the other call takes long.
     async fn let_others_go_first(&self) {
         let mut seen = self.lock().begun;
         while self.lock().calls > 0 {
@@ -169,7 +168,7 @@ impl<I, O> Shared<I, O> {
         }
     }
 
-    /// What goes next; if nothing does, this call is over.
+    /// The items of the next call; if there are none, the lane ends.
     fn next(&self) -> Option<Vec<(I, oneshot::Sender<StoreResult<O>>)>> {
         let mut state = self.lock();
         if state.waiting.is_empty() {
@@ -187,7 +186,7 @@ fn deliver<O>(sent: StoreResult<Vec<O>>, answers: Vec<oneshot::Sender<StoreResul
     match sent {
         Ok(outputs) => {
             for (output, answer) in outputs.into_iter().zip(answers) {
-                // Nobody may wait any more.
+                // The caller may have stopped waiting.
                 let _ = answer.send(Ok(output));
             }
         }

@@ -1,4 +1,4 @@
-//! What a body knows about the job that it runs for.
+//! The context of a body: the job that it runs for, and the services around it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,7 +28,7 @@ tokio::task_local! {
     static CURRENT: JobContext;
 }
 
-/// The job that a body runs for. Cloning it is cheap.
+/// The context of a body: the job that it runs for, its attempt and its node. Cloning it is cheap.
 #[derive(Clone)]
 pub struct JobContext(Arc<Inner>);
 
@@ -53,7 +53,7 @@ struct Inner {
     log: Mutex<AttemptLog>,
 }
 
-/// What an attempt puts into a context.
+/// The parts from which an attempt opens a context.
 pub(crate) struct Opening {
     pub(crate) job: Arc<Job>,
     pub(crate) node: Owner,
@@ -68,7 +68,7 @@ pub(crate) struct Opening {
 }
 
 impl JobContext {
-    /// Opens a context in the present span, which it takes along.
+    /// Opens a context, which keeps the current span.
     pub(crate) fn open(opening: Opening) -> Self {
         let Opening { job, node, attempt, timeout, canceled, draining, journal, client, log_bytes } = opening;
         let trace = TraceContext::continued(job.spec.trace_context.as_deref());
@@ -121,7 +121,7 @@ impl JobContext {
         CURRENT.scope(self.clone(), future).instrument(self.0.span.clone())
     }
 
-    /// Likewise for code that blocks, on whatever thread this is called.
+    /// Makes blocking code part of this body, on whatever thread this is called; see [`scope`](Self::scope).
     pub fn scope_blocking<T>(&self, work: impl FnOnce() -> T) -> T {
         self.0.span.in_scope(|| CURRENT.sync_scope(self.clone(), work))
     }
@@ -176,20 +176,20 @@ impl JobContext {
         spec.params.as_ref().filter(|_| spec.job_type == JobType::Callback)?.decode().ok()
     }
 
-    /// Reads what the callback could not carry from the job that it follows. What cannot be read stays marked.
+    /// Reads what the callback could not carry from the job that it follows. A part that cannot be read stays marked.
     pub(crate) async fn complete_cause(&self) {
         let Some(mut cause) = self.carried_cause().filter(|cause| !cause.cut.is_empty()) else { return };
         match self.0.client.store().find(&[cause.job_id]).await {
             Ok(found) => found.iter().flatten().for_each(|job| cause.complete(job)),
             Err(error) => tracing::warn!(%error, "the job that this callback follows cannot be read"),
         }
-        // Nobody asked before the body began.
+        // It cannot be set yet: only the body asks for it, and it has not begun.
         let _ = self.0.cause.set(Some(cause));
     }
 
     /// Completes when the body should stop: its job was canceled, its time is up, its node loses its lease, or its node
-    /// stops and will not wait much longer. What a body returns once it knows that does not count; in the last case the
-    /// job goes back with nothing consumed.
+    /// stops and will not wait much longer. The result of a body that has noticed this does not count; in the last case
+    /// the job goes back to PENDING, and no attempt is consumed.
     pub async fn canceled(&self) {
         self.0.canceled.cancelled().await;
         self.0.noticed.store(true, Ordering::Relaxed);
@@ -204,7 +204,7 @@ impl JobContext {
 
     /// Completes as soon as the node begins to stop: nothing new starts, and this body may go on until shortly before the
     /// end of `drain_timeout`, when [`canceled`](Self::canceled) completes. For bodies that are long and can be
-    /// interrupted: store how far you are, and [snooze](crate::JobFailure::snooze). What the body returns counts as ever.
+    /// interrupted: store how far you are, and [snooze](crate::JobFailure::snooze). The body's result counts as usual.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -243,8 +243,8 @@ impl JobContext {
         self.0.deadline
     }
 
-    /// Tells how far the body is. Readers see the last word; trouble with the store is logged and no failure. Secrets in
-    /// the message are redacted, and of a long one 4 KiB are kept.
+    /// Reports how far the body is. Readers see the latest report; a store error is logged and is no failure. Secrets
+    /// in the message are redacted, and of a long one 4 KiB are kept.
     pub async fn progress(
         &self,
         done: u64,
@@ -297,12 +297,12 @@ impl JobContext {
         self.0.client.enqueue(call).within(self.clone())
     }
 
-    /// Submits and steers other jobs, at once.
+    /// The client, which submits and controls other jobs at once.
     pub fn client(&self) -> &Client {
         &self.0.client
     }
 
-    /// How to tell that this body panicked.
+    /// The report to make if this body panics.
     pub(crate) fn panic_report(&self) -> PanicReport {
         PanicReport::of_job(self.job_id(), Arc::clone(self.0.journal.sanitizer()))
     }

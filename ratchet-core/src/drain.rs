@@ -1,9 +1,9 @@
-//! Stopping in good order: nothing new is taken, what runs may end.
+//! Graceful shutdown: no new job is taken, and running jobs may end.
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// How far a node is with stopping.
+/// The stage of a node between its start and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Readiness {
@@ -14,25 +14,25 @@ pub enum Readiness {
     /// It would take work, but the store does not let it: claims fail, or outcomes wait because it does not record them.
     /// The log says why. Once as many outcomes wait as there are slots, nothing more is claimed.
     Degraded,
-    /// It takes nothing new and waits for what runs.
+    /// It takes no new jobs and waits for those that run.
     Draining,
     /// It has stopped.
     Stopped,
 }
 
 impl Readiness {
-    /// What a readiness probe answers: whether the node takes work.
+    /// Whether the node takes work, which is the answer of a readiness probe.
     pub const fn takes_work(self) -> bool {
         matches!(self, Self::Ready | Self::Degraded)
     }
 }
 
-/// Steers and tells how far a node is.
+/// The state of a node's shutdown.
 pub(crate) struct Drain {
     readiness: watch::Sender<Readiness>,
-    /// Set when bodies are told to end, because the deadline is near.
+    /// Set when bodies are told to stop, because the deadline is near.
     pub(crate) closing: CancellationToken,
-    /// Set when nobody wants to wait for bodies.
+    /// Set when the shutdown is not to wait for bodies any more.
     pub(crate) hurry: CancellationToken,
 }
 
@@ -47,7 +47,7 @@ impl Default for Drain {
 }
 
 impl Drain {
-    /// Goes on to `next`; never back.
+    /// Advances to `next`; never goes back.
     pub(crate) fn advance(&self, next: Readiness) {
         self.readiness.send_if_modified(|now| {
             let later = next > *now;
@@ -62,7 +62,7 @@ impl Drain {
         *self.readiness.borrow()
     }
 
-    /// For whoever has to know when it begins to drain.
+    /// A watch on the beginning of the drain.
     pub(crate) fn watch(&self) -> Draining {
         Draining(self.readiness.subscribe())
     }
@@ -71,13 +71,13 @@ impl Drain {
         self.readiness() <= Readiness::Ready
     }
 
-    /// Completes once nothing new is to be taken.
+    /// Completes once the node takes no new jobs.
     pub(crate) async fn begun(&self) {
         self.watch().begun().await;
     }
 }
 
-/// Knows whether a node drains.
+/// A watch on whether a node drains.
 #[derive(Clone)]
 pub(crate) struct Draining(watch::Receiver<Readiness>);
 
@@ -86,7 +86,7 @@ impl Draining {
         *self.0.borrow() >= Readiness::Draining
     }
 
-    /// Completes once nothing new is to be taken; also when the node is gone.
+    /// Completes once the node takes no new jobs; also when it is gone.
     pub(crate) async fn begun(mut self) {
         let _ = self.0.wait_for(|now| *now >= Readiness::Draining).await;
     }

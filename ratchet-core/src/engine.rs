@@ -1,6 +1,5 @@
-//! What the parts of a running node share: what outlives a lost lease, and what does not.
+//! The shared state of a running node: [`Node`] outlives a lost lease, [`Engine`] does not.
 
-use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,11 +21,11 @@ use tokio_util::sync::CancellationToken;
 use crate::Client;
 use crate::cluster::lease::Lease;
 use crate::coalesce::Coalescer;
+use crate::commit_claim::CommitClaim;
 use crate::coordinator::slots::Slots;
 use crate::defaults::StoreStartupCoordinator;
 use crate::drain::{Drain, Readiness};
 use crate::events::Events;
-use crate::exchange::Exchange;
 use crate::journal::Journal;
 use crate::metrics::Metrics;
 use crate::outage::Outage;
@@ -38,42 +37,47 @@ use crate::task::{HandedBack, Parkings, UnknownTargets};
 use crate::unrecorded::Unrecorded;
 
 /// The most items in one call to the store.
-const MOST: usize = 1_000;
+const MAX_BATCH: usize = 1_000;
 
-/// What can be replaced.
+/// The replaceable parts of every process: a node shares them with its client.
 pub(crate) struct Plugs {
-    pub(crate) beans: Arc<dyn BeanResolver>,
     pub(crate) policy: Arc<dyn ClassPolicy>,
-    pub(crate) retry: Arc<dyn RetryPolicy>,
-    pub(crate) resilience: Arc<dyn ResilienceStrategy>,
     pub(crate) sanitizer: Arc<dyn ErrorSanitizer>,
-    pub(crate) executor: Arc<dyn ExecutorProvider>,
     pub(crate) cluster: Arc<dyn ClusterCoordinator>,
-    /// The default takes locks for each life of the node.
-    pub(crate) startup: Option<Arc<dyn StartupCoordinator>>,
     pub(crate) resolver: Arc<dyn JobInvocationResolver>,
     pub(crate) principal: Option<Arc<dyn CallerPrincipalResolver>>,
     pub(crate) trace: Option<Arc<dyn TraceParentResolver>>,
     pub(crate) metrics: Metrics,
+}
+
+/// The replaceable parts of a process that runs jobs.
+pub(crate) struct ExecutionPlugs {
+    pub(crate) beans: Arc<dyn BeanResolver>,
+    pub(crate) retry: Arc<dyn RetryPolicy>,
+    pub(crate) resilience: Arc<dyn ResilienceStrategy>,
+    pub(crate) executor: Arc<dyn ExecutorProvider>,
+    /// The default takes locks for each life of the node.
+    pub(crate) startup: Option<Arc<dyn StartupCoordinator>>,
     pub(crate) strategy: Mutex<Box<dyn PollingStrategy>>,
 }
 
 /// A node, with all that outlives a lost lease.
 pub(crate) struct Node {
     pub(crate) store: Arc<dyn JobStore>,
-    /// What people call it.
+    /// The name that operators see.
     pub(crate) label: String,
     pub(crate) options: RatchetOptions,
     pub(crate) registry: Arc<Registry>,
-    pub(crate) plugs: Plugs,
+    pub(crate) plugs: Arc<Plugs>,
+    pub(crate) execution: ExecutionPlugs,
     pub(crate) events: Events,
     pub(crate) slots: Slots,
     pub(crate) drain: Drain,
-    /// Rings when there may be work.
+    /// Notified when there may be work.
     pub(crate) bell: Arc<Notify>,
-    /// Rings when this node should beat at once.
+    /// Notified when this node should beat at once.
     pub(crate) beat: Arc<Notify>,
-    /// Rings when a job becomes due that this process made wait.
+    /// Rings when a job becomes due that was delayed by this process.
     pub(crate) alarm: Arc<Alarm>,
     pub(crate) journal: Journal,
     /// Set when bodies that still run are given up, because the node stops.
@@ -83,7 +87,7 @@ pub(crate) struct Node {
     /// Outcomes that the store did not take yet.
     pub(crate) unrecorded: Unrecorded,
     pub(crate) unknown: UnknownTargets,
-    /// What jobs were parked on.
+    /// The methods and resources that jobs were parked on.
     pub(crate) parkings: Parkings,
     pub(crate) handed_back: HandedBack,
     /// Whether the last claim failed.
@@ -92,30 +96,22 @@ pub(crate) struct Node {
 
 /// One life of a node, under one lease: from when it joins the cluster until it leaves it or is fenced.
 pub(crate) struct Engine {
-    node: Arc<Node>,
+    pub(crate) node: Arc<Node>,
     pub(crate) owner: Owner,
     pub(crate) lease: Arc<Lease>,
-    pub(crate) exchange: Exchange,
+    pub(crate) commit_claim: CommitClaim,
     pub(crate) permits: Coalescer<PermitRequest, Permit>,
     pub(crate) startup: Arc<dyn StartupCoordinator>,
-    /// Who is dead and holds jobs that this node may take over.
+    /// Dead owners whose jobs this node may take over.
     pub(crate) dead: watch::Sender<Vec<Owner>>,
     /// Whether this node may hold jobs, as far as the last beat knew.
     pub(crate) may_hold: AtomicBool,
-    /// Whether jobs may wait that may have killed a node. There is one look for them when a life begins.
+    /// Whether suspects may wait: jobs that may have killed a node. They are searched for once when a life begins.
     pub(crate) suspects: AtomicBool,
-    /// Held by whoever takes jobs over or looks which are this node's; whether a takeover's reply was lost.
+    /// Locked during a takeover and a reconciliation; `true` if the reply to a takeover was lost.
     pub(crate) takeover: tokio::sync::Mutex<bool>,
     /// The lives of this node before this one.
     past: Vec<Owner>,
-}
-
-impl Deref for Engine {
-    type Target = Node;
-
-    fn deref(&self) -> &Node {
-        &self.node
-    }
 }
 
 impl Node {
@@ -124,7 +120,8 @@ impl Node {
         label: String,
         options: RatchetOptions,
         registry: Registry,
-        plugs: Plugs,
+        plugs: Arc<Plugs>,
+        execution: ExecutionPlugs,
         events: Events,
         slots: Slots,
     ) -> Self {
@@ -147,12 +144,13 @@ impl Node {
             options,
             registry: Arc::new(registry),
             plugs,
+            execution,
             events,
             slots,
         }
     }
 
-    /// Takes note of how a claim ended.
+    /// Records whether a claim failed.
     pub(crate) fn claimed(&self, failed: bool) {
         self.claims_fail.store(failed, Ordering::Relaxed);
     }
@@ -162,13 +160,13 @@ impl Node {
         self.claims_fail.load(Ordering::Relaxed)
     }
 
-    /// Takes nothing new from now on, and says so with a beat at once.
+    /// Begins to drain: the node takes no new jobs, and announces that by a beat at once.
     pub(crate) fn begin_to_drain(&self) {
         self.drain.advance(Readiness::Draining);
         self.beat.notify_one();
     }
 
-    /// What another node's wakeup does: it has this one look for work, or beat if it runs anything that may be canceled.
+    /// The listener for wakeups: this node polls, or beats if it runs anything that may be canceled.
     pub(crate) fn wakeup_listener(&self) -> WakeupListener {
         let (bell, beat) = (Arc::clone(&self.bell), Arc::clone(&self.beat));
         let (running, metrics) = (self.running.clone(), self.plugs.metrics.clone());
@@ -182,7 +180,7 @@ impl Node {
         })
     }
 
-    /// What it tells about itself when it joins.
+    /// The description of this node that the others see, sent when it joins.
     pub(crate) fn info(&self, owner: &Owner) -> NodeInfo {
         let mut info = NodeInfo::new(owner.clone());
         info.label.clone_from(&self.label);
@@ -192,7 +190,7 @@ impl Node {
         info
     }
 
-    /// Submits and steers jobs, as this node.
+    /// The client of this node, which submits and controls jobs.
     pub(crate) fn client(&self) -> Client {
         self.client.get_or_init(|| Client::of_node(self)).clone()
     }
@@ -204,17 +202,17 @@ impl Node {
 
     /// Asks the strategy how long to wait.
     pub(crate) fn delay(&self, signal: PollSignal) -> Duration {
-        let mut strategy = self.plugs.strategy.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut strategy = self.execution.strategy.lock().unwrap_or_else(PoisonError::into_inner);
         strategy.next_delay(signal, self.slots.load(), Instant::now())
     }
 
-    /// Text of an error as it may be stored, logged and published.
+    /// The sanitized record of an error, which may be stored, logged and published.
     pub(crate) fn error_record(&self, target: &str, failure: &JobFailure) -> ErrorRecord {
         let class = Sanitized::new(&*self.plugs.sanitizer, &JobFailure::new("", failure.class()));
         ErrorRecord::new(target, class, Sanitized::new(&*self.plugs.sanitizer, failure))
     }
 
-    /// Forgets what was only kept to be quick or polite.
+    /// Clears the caches, which only save store calls, repeated hand-backs and log lines.
     pub(crate) fn clear_caches(&self) {
         self.unknown.clear();
         self.parkings.clear();
@@ -233,16 +231,16 @@ impl Node {
 }
 
 impl Engine {
-    /// A life of this node that follows these.
+    /// A life of this node that follows those in `past`.
     pub(crate) fn new(node: Arc<Node>, lease: Lease, past: Vec<Owner>) -> Self {
         let (owner, lease) = (lease.owner().clone(), Arc::new(lease));
         let mine = (Arc::clone(&node.store), owner.clone());
         Self {
-            exchange: Exchange::new(&node.store, &lease),
-            permits: Coalescer::new(MOST, 1, mine, |(store, owner), requests| async move {
+            commit_claim: CommitClaim::new(&node.store, &lease),
+            permits: Coalescer::new(MAX_BATCH, 1, mine, |(store, owner), requests| async move {
                 store.acquire(&owner, &requests).await
             }),
-            startup: node.plugs.startup.clone().unwrap_or_else(|| {
+            startup: node.execution.startup.clone().unwrap_or_else(|| {
                 Arc::new(StoreStartupCoordinator::new(Arc::<dyn JobStore>::clone(&node.store), owner.clone()))
             }),
             dead: watch::Sender::default(),
@@ -257,7 +255,7 @@ impl Engine {
     }
 
     /// Whether this owner was an earlier life of this node.
-    pub(crate) fn was(&self, owner: &Owner) -> bool {
+    pub(crate) fn is_past_life(&self, owner: &Owner) -> bool {
         self.past.contains(owner)
     }
 
@@ -274,25 +272,25 @@ impl Engine {
 
     /// Whether it may begin anything new.
     pub(crate) fn takes_work(&self) -> bool {
-        self.drain.takes_work() && self.lease.holds()
+        self.node.drain.takes_work() && self.lease.holds()
     }
 
-    /// Completes once nothing new is to be begun in this life.
+    /// Completes once this life begins nothing new.
     pub(crate) async fn over(&self) {
         tokio::select! {
-            () = self.drain.begun() => {}
+            () = self.node.drain.begun() => {}
             () = self.lease.lost() => {}
         }
     }
 
-    /// Watches store calls of this life.
+    /// The outage log for one kind of store call of this life.
     pub(crate) fn outage(&self, what: &'static str) -> Outage {
-        Outage::new(what, &self.owner, &self.plugs.sanitizer)
+        Outage::new(what, &self.owner, &self.node.plugs.sanitizer)
     }
 
-    /// What a submission of the engine's own must keep to.
+    /// The limits of the engine's own submissions.
     pub(crate) fn limits(&self) -> Limits {
-        self.options.limits.and(&self.store.limits())
+        self.node.options.limits.and(&self.node.store.limits())
     }
 
     /// Publishes an event about a job that this node runs.
@@ -310,7 +308,7 @@ impl Engine {
             node: Some(self.owner.clone()),
             at: Timestamp::node_now(),
         };
-        self.events.publish(&self.plugs.metrics, || JobEvent::new(header(), kind));
+        self.node.events.publish(&self.node.plugs.metrics, || JobEvent::new(header(), kind));
     }
 }
 
@@ -328,7 +326,7 @@ pub(crate) async fn retry_while_leased<T, F: Future<Output = StoreResult<T>>>(
             return Some(answer);
         }
         tokio::select! {
-            () = tokio::time::sleep(engine.options.retry.drain_interval) => {}
+            () = tokio::time::sleep(engine.node.options.retry.drain_interval) => {}
             () = engine.lease.lost() => {}
         }
     }

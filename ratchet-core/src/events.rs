@@ -1,4 +1,4 @@
-//! Events, told to whoever listens, after the commit that they are about.
+//! Events, which listeners receive after the commit that they are about.
 //!
 //! Each listener has a thread and a queue of its own, so that one that blocks or panics holds up neither the engine nor the
 //! other listeners.
@@ -17,14 +17,14 @@ use tokio::sync::oneshot;
 
 use crate::metrics::Metrics;
 
-/// How many events may wait for a listener. What happens while so many wait is not told to it.
+/// The most events that may wait for a listener. It misses events that are published while so many wait.
 const QUEUE: usize = 16_384;
 
-/// Who listens.
+/// The listeners.
 #[derive(Clone, Default)]
 pub(crate) struct Events(Arc<RwLock<Vec<Post>>>);
 
-/// A listener and what it has still to hear.
+/// A listener and the queue of its events.
 struct Post {
     listener: Arc<dyn JobEventListener>,
     queue: Sender<Letter>,
@@ -33,7 +33,7 @@ struct Post {
 
 enum Letter {
     Event(Arc<JobEvent>),
-    /// Everything before this was told.
+    /// Answered once the listener has received everything before it.
     Mark(oneshot::Sender<()>),
 }
 
@@ -43,13 +43,13 @@ impl Events {
         let heard = Arc::clone(&listener);
         let thread = thread::Builder::new().name("ratchet-listener".to_owned());
         if let Err(error) = thread.spawn(move || listen(&*heard, letters)) {
-            return tracing::error!(%error, "there is no thread for a listener; it hears nothing");
+            return tracing::error!(%error, "no thread can be started for a listener, which receives no events");
         }
         let post = Post { listener, queue, missed: AtomicU64::new(0) };
         self.0.write().unwrap_or_else(PoisonError::into_inner).push(post);
     }
 
-    /// Removes a listener; answers whether it was there.
+    /// Removes a listener; returns whether it was there.
     pub(crate) fn remove(&self, listener: &Arc<dyn JobEventListener>) -> bool {
         let mut posts = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let before = posts.len();
@@ -57,7 +57,7 @@ impl Events {
         posts.len() < before
     }
 
-    /// Tells everyone, and waits for nobody. The event is made only if somebody listens.
+    /// Publishes an event to every listener, and waits for none. The event is made only if there are listeners.
     pub(crate) fn publish(&self, metrics: &Metrics, event: impl FnOnce() -> JobEvent) {
         let posts = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if posts.is_empty() {
@@ -70,19 +70,19 @@ impl Events {
         }
     }
 
-    /// Waits until every listener has heard what was told so far, or `limit` has passed.
+    /// Waits until every listener has received the events published so far, or `limit` has passed.
     pub(crate) async fn heard(&self, limit: Duration) {
         let queues: Vec<Sender<Letter>> = {
             let posts = self.0.read().unwrap_or_else(PoisonError::into_inner);
             posts.iter().map(|post| post.queue.clone()).collect()
         };
         if tokio::time::timeout(limit, join_all(queues.into_iter().map(mark))).await.is_err() {
-            tracing::warn!("a listener has not heard every event");
+            tracing::warn!("a listener has not received every event; it is not waited for");
         }
     }
 }
 
-/// Completes when everything that waits in a queue was told.
+/// Completes when everything that waits in a queue was received.
 async fn mark(queue: Sender<Letter>) {
     let (told, heard) = oneshot::channel();
     if queue.send(Letter::Mark(told)).await.is_ok() {
@@ -91,12 +91,12 @@ async fn mark(queue: Sender<Letter>) {
 }
 
 impl Post {
-    /// `false` if the listener misses it.
+    /// Puts an event into the queue; `false` if the listener misses it.
     fn send(&self, event: &Arc<JobEvent>) -> bool {
         match self.queue.try_send(Letter::Event(Arc::clone(event))) {
             Ok(()) => match self.missed.swap(0, Ordering::Relaxed) {
                 0 => {}
-                missed => tracing::warn!(missed, "a listener was too slow for these events"),
+                missed => tracing::warn!(missed, "a listener was too slow and missed events"),
             },
             Err(TrySendError::Full(_)) => {
                 if self.missed.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -111,16 +111,17 @@ impl Post {
     }
 }
 
-/// Tells one listener what arrives for it, until it is removed. After a panic it goes on with the next event.
+/// Calls one listener with the events that arrive for it, until it is removed. After a panic it goes on with the next
+/// event.
 fn listen(listener: &dyn JobEventListener, mut letters: Receiver<Letter>) {
     while let Some(letter) = letters.blocking_recv() {
         match letter {
             Letter::Event(event) => {
                 if catch_unwind(AssertUnwindSafe(|| listener.on_event(&event))).is_err() {
-                    tracing::error!(job = %event.header.job_id, "a listener panicked");
+                    tracing::error!(job = %event.header.job_id, "a listener panicked; it goes on with the next event");
                 }
             }
-            // Nobody may wait any more.
+            // The caller may have stopped waiting.
             Letter::Mark(told) => drop(told.send(())),
         }
     }
@@ -189,7 +190,7 @@ mod tests {
         }
     }
 
-    /// A listener that keeps what it hears.
+    /// A listener that keeps the events it receives.
     fn keeps(events: &Events) -> mpsc::Receiver<u32> {
         let (tell, told) = mpsc::channel();
         events.add(listener(move |event| tell.send(attempt(event)).unwrap()));

@@ -1,4 +1,4 @@
-//! A job from the outside.
+//! The handle of a submitted job.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,11 +10,11 @@ use serde::de::DeserializeOwned;
 use crate::Client;
 use crate::scheduler::client::Wakeup;
 
-/// How often a job is looked at while someone waits for its end: often at first, then less.
+/// The first pause between two reads of a job whose end is awaited. It doubles up to [`LONGEST_LOOK`].
 const FIRST_LOOK: Duration = Duration::from_millis(5);
 const LONGEST_LOOK: Duration = Duration::from_millis(500);
 
-/// A job that was submitted. `R` is what it returns when it succeeds.
+/// The handle of a job that was submitted. `R` is the type that it returns when it succeeds.
 pub struct JobHandle<R> {
     id: JobId,
     origin: Origin,
@@ -22,20 +22,20 @@ pub struct JobHandle<R> {
     result: PhantomData<fn() -> R>,
 }
 
-/// Who stores the job.
+/// How the job gets into the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// This submission has, or somebody told the id.
+    /// This submission stored it, or the handle was made from an id.
     New,
-    /// An earlier submission did.
+    /// An earlier submission stored it.
     Duplicate,
-    /// The outcome of the body that enqueued it does, later.
+    /// It is stored later, with the outcome of the body that enqueued it.
     WithOutcome,
-    /// A transaction of the caller's does, once it is committed; then this tells who should look.
+    /// It is stored by a transaction of the caller, once that is committed; `committed` sends this wakeup.
     InTransaction(Wakeup),
 }
 
-/// Why there is no result.
+/// The reason why there is no result.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ResultError {
@@ -47,7 +47,7 @@ pub enum ResultError {
         /// Its last error, sanitized.
         error: String,
     },
-    /// It was called off.
+    /// It was canceled.
     #[error("job {id} was canceled: {reason}")]
     Canceled {
         /// The job.
@@ -60,7 +60,7 @@ pub enum ResultError {
         "job {0} is stored with the outcome of the job that enqueued it, and is not there yet; do not wait for it in that body"
     )]
     NotYetStored(JobId),
-    /// It is not there any more: archived or deleted.
+    /// It no longer exists: it was archived or deleted.
     #[error("job {0} is gone: it was archived or deleted before its result was read")]
     Gone(JobId),
     /// It succeeded, and its result is not stored: it was larger than is kept or has no JSON form, or its body returns
@@ -78,7 +78,7 @@ pub enum ResultError {
     Undecodable {
         /// The job.
         id: JobId,
-        /// What serde says.
+        /// The message of serde.
         problem: String,
     },
     /// The store failed.
@@ -88,10 +88,10 @@ pub enum ResultError {
 
 ratchet_api::debug_as_display!(ResultError);
 
-/// The line of a job's log about a result that is not kept begins like this. It is stored before the end of the job is.
+/// The beginning of the line in a job's log about a result that is not kept. It is stored before the end of the job is.
 pub(crate) const NOT_KEPT: &str = "the result is not kept: ";
 
-/// Lines of a job's log in one read.
+/// The number of lines of a job's log in one read.
 const LINES: usize = 500;
 
 fn because(reason: Option<&str>) -> String {
@@ -119,9 +119,9 @@ impl<R> JobHandle<R> {
         self
     }
 
-    /// Says that the transaction is committed in which [`submit_in`](crate::Enqueue::submit_in) stored the job: this node and
-    /// the others look at once. Without it the job waits for the next poll. For a job that was stored in another way there
-    /// is nothing to do, and it does nothing.
+    /// Reports that the transaction in which [`submit_in`](crate::Enqueue::submit_in) stored the job is committed: this
+    /// node and the others poll at once. Without it the job waits for the next poll. For a job that was stored in
+    /// another way it does nothing.
     ///
     /// ```
     /// # async fn example<M>(client: ratchet_core::Client, mut tx: impl ratchet_core::Enlist<M>)
@@ -151,7 +151,7 @@ impl<R> JobHandle<R> {
         Ok(self.client.store().find(&[self.id]).await?.pop().flatten())
     }
 
-    /// What the job's log says about a result that was not kept.
+    /// The reason why the result was not kept, from the job's log.
     async fn why_not_kept(&self) -> Result<Option<String>, StoreError> {
         let (mut after, mut reason) = (None, None);
         loop {
@@ -198,7 +198,7 @@ impl<R: DeserializeOwned> JobHandle<R> {
         match job.status {
             JobStatus::Succeeded => {
                 let kept = job.ending.and_then(|ending| ending.result);
-                // A type without content loses nothing.
+                // A type without content needs no stored result.
                 let nothing = || (size_of::<R>() == 0).then(|| JsonText::from_stored("null"));
                 let Some(result) = kept.or_else(nothing) else {
                     return Err(ResultError::NotKept { id, reason: self.why_not_kept().await? });

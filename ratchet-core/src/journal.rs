@@ -1,4 +1,4 @@
-//! What bodies tell while they run: progress and log lines, put together across jobs.
+//! The progress and log lines that bodies report while they run, batched across jobs.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use crate::coalesce::Coalescer;
 use crate::outage::Outage;
 
 /// The most reports and lines in one call.
-const MOST: usize = 500;
+const MAX_BATCH: usize = 500;
 
-/// Where progress and lines go.
+/// The way of progress reports and log lines to the store.
 #[derive(Clone)]
 pub(crate) struct Journal {
     sanitizer: Arc<dyn ErrorSanitizer>,
@@ -24,10 +24,10 @@ pub(crate) struct Journal {
 
 impl Journal {
     pub(crate) fn new(store: &Arc<dyn JobStore>, label: &str, sanitizer: Arc<dyn ErrorSanitizer>) -> Self {
-        let progress = Coalescer::new(MOST, 1, Arc::clone(store), |store, batch| async move {
+        let progress = Coalescer::new(MAX_BATCH, 1, Arc::clone(store), |store, batch| async move {
             store.report_progress(&batch).await
         });
-        let lines = Coalescer::new(MOST, 1, Arc::clone(store), |store, batch: Vec<Vec<_>>| async move {
+        let lines = Coalescer::new(MAX_BATCH, 1, Arc::clone(store), |store, batch: Vec<Vec<_>>| async move {
             let answers = vec![(); batch.len()];
             store.append_logs(&batch.concat()).await.map(|()| answers)
         });
@@ -40,7 +40,7 @@ impl Journal {
         &self.sanitizer
     }
 
-    /// Text that may be stored and logged.
+    /// The text without secrets, which may be stored and logged.
     pub(crate) fn sanitized(&self, text: &str) -> Sanitized {
         Sanitized::new(&*self.sanitizer, &JobFailure::new("", text))
     }

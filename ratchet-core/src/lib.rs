@@ -1,15 +1,15 @@
-//! The engine of Ratchet: it takes jobs from a store, runs them, and records what became of them.
+//! The engine of Ratchet: it claims jobs from a store, runs them, and records their outcomes.
 //!
-//! It knows [`ratchet_api`] only, and never names a database. An application needs this crate and one store: what it may
-//! name of `ratchet_api` is here as well.
+//! It knows [`ratchet_api`] only, and never names a database. An application needs this crate and one store: the parts
+//! of `ratchet_api` that it may name are re-exported here.
 //!
 //! - [`Ratchet::builder`] sets up a node, [`Scheduler`] is one that runs, [`Ratchet::client`] only submits;
 //! - [`Enqueue`] describes a job, [`JobHandle`] is one that was submitted;
-//! - [`JobContext`] is what a body knows; [`JobError`] and [`JobFailure`] are how it fails;
+//! - [`JobContext`] is the context of a body; [`JobError`] and [`JobFailure`] are how it fails;
 //! - [`Method`] registers a body without a macro;
-//! - [`maintenance`]: what becomes of jobs that nobody needs any more;
-//! - [`options`]: every number that can be set; [`spi`]: what can be replaced; [`store`]: what can be asked about jobs;
-//! - [`defaults`]: what stands at each plug point until you put something else there.
+//! - [`maintenance`]: archives and deletes old jobs;
+//! - [`options`]: every number that can be set; [`spi`]: the replaceable parts; [`store`]: queries about jobs;
+//! - [`defaults`]: the default implementation of each plug point.
 
 #[doc(hidden)]
 pub mod __private;
@@ -20,12 +20,12 @@ mod call;
 mod cause;
 mod cluster;
 mod coalesce;
+mod commit_claim;
 mod context;
 mod coordinator;
 mod drain;
 mod engine;
 mod events;
-mod exchange;
 mod handle;
 mod journal;
 mod log;

@@ -2,7 +2,7 @@
 
 use ratchet_api::{Fence, JobId, Limits, LogLevel, NewLogLine, Sanitized};
 
-/// Keeps lines up to a size, in which each counts with its overhead, and counts the lines beyond it.
+/// The lines of an attempt up to a size, in which each counts with its overhead, and the number of lines beyond it.
 #[derive(Debug)]
 pub(crate) struct AttemptLog {
     job: JobId,
@@ -25,7 +25,7 @@ impl AttemptLog {
                 self.left = left;
                 self.lines.push(NewLogLine { job: self.job, fence: self.fence, level, message });
             }
-            // Nothing after it either: a log with holes misleads.
+            // No later line is kept either: a log with holes misleads.
             None => self.dropped += 1,
         }
     }

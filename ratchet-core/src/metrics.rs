@@ -1,4 +1,4 @@
-//! Numbers about what a node does, on their way to the application's sink.
+//! The metrics of a node, which are passed to the application's sink.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use ratchet_api::{
 
 use crate::outcome::{About, Conclusion};
 
-/// The sink, if there is one. It can fail without harm.
+/// The sink, if there is one. Its panics do no harm.
 #[derive(Clone, Default)]
 pub(crate) struct Metrics(Option<Arc<Guarded>>);
 
@@ -54,7 +54,7 @@ impl Metrics {
         }
     }
 
-    /// Tells how long a call to the store took.
+    /// Reports how long a call to the store took.
     async fn observe<T>(
         &self,
         operation: &'static str,
@@ -67,7 +67,7 @@ impl Metrics {
         answer
     }
 
-    /// Tells what became of a submission; `None` if it never reached the store, or that failed.
+    /// Reports the result of a submission; `None` if it never reached the store, or the store failed.
     pub(crate) fn submitted(&self, submission: &Submission, inserted: Option<&Inserted>) {
         let result = match inserted {
             Some(Inserted::New) => SubmitResult::New,
@@ -80,7 +80,7 @@ impl Metrics {
         }
     }
 
-    /// Tells how many jobs of which queue a claim gave.
+    /// Reports how many jobs of each queue a claim returned.
     pub(crate) fn claimed(&self, asked: &[QueueLimit], claims: &[JobClaim]) {
         if self.0.is_none() {
             return;
@@ -93,7 +93,7 @@ impl Metrics {
         }
     }
 
-    /// Tells what an attempt came to, once the store has answered to it.
+    /// Reports how an attempt ended, once the store has answered.
     pub(crate) fn attempted(
         &self,
         about: About<'_>,
@@ -121,7 +121,7 @@ impl Metrics {
     }
 }
 
-/// What is told about an attempt.
+/// The fact that is reported about an attempt.
 #[derive(Debug, PartialEq, Eq)]
 enum Fact<'a> {
     Ended(RunResult, Option<&'a str>),
@@ -160,7 +160,7 @@ fn fact<'a>(conclusion: &'a Conclusion, verdict: &Verdict, ran_for: Option<Durat
             HandBackReason::BreakerOpen => Fact::Rejected(GateRejection::BreakerOpen),
             HandBackReason::UnknownTarget => Fact::Rejected(GateRejection::UnknownTarget),
             HandBackReason::Snoozed => Fact::Ended(RunResult::Snoozed, None),
-            HandBackReason::Released | HandBackReason::Crashed => return None,
+            _ => return None,
         },
     })
 }
@@ -208,7 +208,7 @@ ratchet_api::delegate_store!(Measured => observed:
     JobBulkStore, BatchStore, LockStore, NodeStore, ArchiveStore, ExecutionStore, JobLogStore, TagStore,
     WorkflowConditionStore, BatchMetricsStore, DlqAlertStore, ResourcePermitStore, RecurringStore, JobQueryStore);
 
-/// A connection of its own, of which the same holds.
+/// A dedicated connection whose calls are measured.
 struct MeasuredNodes {
     observed: Box<dyn NodeStore>,
     metrics: Metrics,

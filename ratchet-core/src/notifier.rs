@@ -1,4 +1,4 @@
-//! Telling the other nodes: one notice in flight, whatever comes meanwhile is the next one.
+//! Notices to the other nodes: one is in flight, and those that arrive meanwhile form the next one.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,10 +11,10 @@ use tokio::time::timeout;
 
 use crate::metrics::Metrics;
 
-/// A coordinator that does not return within this has lost the notice.
+/// The time limit of a notice. If the coordinator does not return within it, the notice counts as lost.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Sends notices. Nobody waits for one, and a lost one costs a poll or a beat.
+/// The sender of notices. No caller waits for one, and a lost one delays its effect to the next poll or beat.
 #[derive(Clone)]
 pub(crate) struct Notifier(Arc<Shared>);
 
@@ -28,11 +28,11 @@ struct Shared {
 #[derive(Default)]
 struct State {
     pending: Notice,
-    /// The task that sends. A runtime that has ended took it along.
+    /// The task that sends. It also ends with its runtime.
     sends: Option<JoinHandle<()>>,
 }
 
-/// What the others are to be told.
+/// The news for the other nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Notice {
     /// The highest priority of new work.
@@ -46,12 +46,12 @@ impl Notifier {
         Self(Arc::new(Shared { cluster, metrics, state, idle }))
     }
 
-    /// Tells the others that there is work.
+    /// Notifies the other nodes that there is work.
     pub(crate) fn new_work(&self, priority: JobPriority) {
         self.tell(|notice| notice.work = notice.work.max(Some(priority)));
     }
 
-    /// Tells the others that a job was canceled which one of them runs.
+    /// Notifies the other nodes that a job was canceled which one of them runs.
     pub(crate) fn cancel_requested(&self) {
         self.tell(|notice| notice.cancel = true);
     }
@@ -88,7 +88,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What goes next; if there is nothing, the next one to tell something begins anew.
+    /// The notice to send next; if there is none, the sending task ends, and the next notice starts another one.
     fn next(&self) -> Option<Notice> {
         let mut state = self.state();
         let notice = std::mem::take(&mut state.pending);
@@ -111,9 +111,9 @@ impl Shared {
     }
 }
 
-/// Sends until nothing is left to tell.
+/// Sends until no notice is pending.
 async fn send(shared: Arc<Shared>) {
-    // Submissions that one call to the store has answered tell the others together.
+    // Submissions that one call to the store has answered share a notice.
     tokio::task::yield_now().await;
     while let Some(Notice { work, cancel }) = shared.next() {
         if let Some(priority) = work {

@@ -1,4 +1,4 @@
-//! Store calls that fail: logged when that begins and when it ends, not once for each call.
+//! Outages of the store: failing calls are logged when they begin and when they end, not once for each call.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ratchet_api::spi::ErrorSanitizer;
 use ratchet_api::{JobFailure, Sanitized, StoreError, StoreErrorKind, StoreResult};
 
-/// Watches one kind of call, made again and again.
+/// The state of one kind of call, which is repeated until it succeeds.
 #[derive(Clone)]
 pub(crate) struct Outage {
     what: &'static str,
@@ -44,7 +44,7 @@ impl Outage {
         }
     }
 
-    /// A call succeeded.
+    /// Ends the outage, because a call succeeded.
     pub(crate) fn over(&self) {
         let (what, node) = (self.what, &*self.node);
         let failures = self.lock(Reasons::clear);
@@ -58,7 +58,7 @@ impl Outage {
     }
 }
 
-/// Why calls failed since the last success.
+/// The reasons why calls failed since the last success.
 #[derive(Default)]
 pub(crate) struct Reasons {
     failures: u32,
@@ -66,13 +66,13 @@ pub(crate) struct Reasons {
 }
 
 impl Reasons {
-    /// Whether no call failed like this before, whichever call it was.
+    /// Counts a failure. Returns whether no call failed like this before, whichever call it was.
     pub(crate) fn is_new(&mut self, error: &StoreError) -> bool {
         self.failures = self.failures.saturating_add(1);
         self.known.insert((error.kind(), error.code().map(str::to_owned)))
     }
 
-    /// Forgets them. Answers how many calls had failed.
+    /// Clears them. Returns how many calls had failed.
     pub(crate) fn clear(&mut self) -> u32 {
         self.known.clear();
         std::mem::take(&mut self.failures)

@@ -1,4 +1,4 @@
-//! Running code of others where it may block, for no longer than it should.
+//! Runs foreign code on a thread of its own, where it may block, and waits for it no longer than a limit.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tracing::Instrument as _;
 use tracing::instrument::WithSubscriber as _;
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unfinished {
     #[error("it did not end within {0:?} and is not waited for any more")]
@@ -43,7 +43,7 @@ pub(crate) async fn on_own_thread<T: Send + 'static>(
             })
         };
         if let Ok(Some(done)) = catch_unwind(AssertUnwindSafe(run)) {
-            // Nobody may wait any more.
+            // The caller may have stopped waiting.
             let _ = answer.send(done);
         }
     })?;

@@ -1,4 +1,4 @@
-//! What a process says when a job or a lifecycle hook panics: which, where, and what it said, without secrets.
+//! Reports of panics in jobs and lifecycle hooks: which one, where, and its text without secrets.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt;
@@ -22,7 +22,7 @@ tokio::task_local! {
     static PANICKING: PanicReport;
 }
 
-/// What is needed to tell about a panic of somebody else's code.
+/// The context for the report of a panic in foreign code.
 #[derive(Clone)]
 pub(crate) struct PanicReport {
     whose: Whose,
@@ -53,18 +53,18 @@ impl PanicReport {
         Self { whose: Whose::Hook, sanitizer }
     }
 
-    /// Tells about the panics of this future in this way.
+    /// Runs a future whose panics are reported in this way.
     pub(crate) async fn scope<F: Future>(self, future: F) -> F::Output {
         PANICKING.scope(self, future).await
     }
 
-    /// Of whoever the present code belongs to.
+    /// The report of the job or hook that the current code belongs to.
     fn current() -> Option<Self> {
         let body = JobContext::try_current().map(|ctx| ctx.panic_report());
         body.or_else(|| PANICKING.try_with(Clone::clone).ok())
     }
 
-    /// Tells about a panic on stderr, as the standard hook does, but sanitized and on one line.
+    /// Prints a panic to stderr, as the standard hook does, but sanitized and on one line.
     #[expect(clippy::print_stderr, reason = "it stands in for the standard hook, which prints there")]
     fn print(self, info: &PanicHookInfo<'_>) {
         let whose = self.whose;
@@ -80,8 +80,8 @@ impl PanicReport {
         }
     }
 
-    /// On another thread, since a sanitizer that panics inside of a hook would end the process, and one that waits for a
-    /// lock of the panicking thread would wait for ever.
+    /// The text without secrets. It is sanitized on another thread, since a sanitizer that panics inside of a hook
+    /// would end the process, and one that waits for a lock of the panicking thread would wait for ever.
     fn sanitized(self, failure: JobFailure) -> Option<Sanitized> {
         let (tell, told) = mpsc::channel();
         let sanitize = move || tell.send(Sanitized::new(&*self.sanitizer, &failure));
@@ -90,12 +90,12 @@ impl PanicReport {
     }
 }
 
-/// From now on the process says no secret of a job or a hook when it panics. A hook that was set before is called as ever, with
-/// the panic as it is; the standard one only for other panics, since it prints their text.
+/// Installs a panic hook that prints no secret of a job or a lifecycle hook. A panic hook that was set before is called
+/// as before, with the panic unchanged; the standard one only for other panics, since it prints their text.
 pub(crate) fn install_hook() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
-        // The second is the standard hook for sure: nothing is set any more.
+        // The second is surely the standard hook: after the first call none is set.
         let (previous, standard) = (panic::take_hook(), panic::take_hook());
         let prints = std::ptr::eq(&raw const *previous, &raw const *standard);
         panic::set_hook(Box::new(move |info| match PanicReport::current() {

@@ -1,6 +1,6 @@
-//! Which methods this node knows, and how to call them.
+//! The methods that this node knows, and how to call them.
 //!
-//! Nothing else ever runs: a stored payload names a target and a method, and only what is registered here is found.
+//! Nothing else ever runs: a stored payload names a target and a method, and only registered ones are found here.
 
 use std::any::{Any, TypeId};
 use std::borrow::Cow;
@@ -19,7 +19,7 @@ use serde_json::error::Category;
 use crate::handle::NOT_KEPT;
 use crate::{IntoFailure, JobContext, JobDefaults};
 
-/// What a body gave: its result as JSON, if it has one.
+/// The result of a body as JSON, if it has one.
 pub type BodyResult = Result<Option<JsonText>, JobFailure>;
 
 /// A body under way.
@@ -31,12 +31,12 @@ pub struct Method {
     name: MethodName,
     /// Other names under which waiting jobs may know it.
     aliases: Vec<(TargetName, MethodName)>,
-    /// What holds for its jobs unless they say otherwise.
+    /// The defaults for its jobs, which a submission may override.
     pub(crate) defaults: JobDefaults,
     /// The service that its breaker protects.
     pub(crate) breaker: Option<Cow<'static, str>>,
     profile: Option<BreakerProfile>,
-    /// The type that it is called on, if it is.
+    /// The type of the bean that it is called on, if there is one.
     pub(crate) called_on: Option<TypeId>,
     pub(crate) body: Body,
 }
@@ -180,29 +180,29 @@ impl Method {
         })
     }
 
-    /// What holds for its jobs unless they say otherwise.
+    /// Sets the defaults for its jobs, which a submission may override.
     #[must_use]
     pub fn defaults(mut self, defaults: JobDefaults) -> Self {
         self.defaults = defaults;
         self
     }
 
-    /// The service that a circuit breaker protects while this runs.
+    /// Sets the service that a circuit breaker protects while this runs.
     #[must_use]
     pub fn breaker(mut self, service: impl Into<Cow<'static, str>>) -> Self {
         self.breaker = Some(service.into());
         self
     }
 
-    /// The settings that this breaker follows. They are the service's: every method that calls it says the same or
-    /// nothing.
+    /// Sets the profile of this breaker. It belongs to the service: every method that names the service gives the same
+    /// profile or none.
     #[must_use]
     pub const fn breaker_profile(mut self, profile: BreakerProfile) -> Self {
         self.profile = Some(profile);
         self
     }
 
-    /// Another name under which waiting jobs may know it, so that a rename strands none.
+    /// Adds another name under which waiting jobs may know it, so that a rename strands none.
     ///
     /// # Errors
     /// A name that no store takes.
@@ -246,13 +246,13 @@ fn decode<A: Arguments>(args: &JsonText) -> Result<A, JobFailure> {
     A::decode(args).map_err(|error| JobFailure::new("UndecodableArguments", undecodable(&error)))
 }
 
-/// What is wrong with arguments, told by place and by the type that was expected, never by their content: they may hold
+/// Describes arguments that do not decode by position and by the expected type, never by their content: they may hold
 /// secrets, which no sanitizer recognises without a key beside them.
 fn undecodable(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let own = ["invalid type: ", "invalid value: ", "invalid length ", "unknown variant ", "unknown field "];
     let place = format!("at line {} column {}", error.line(), error.column());
-    // Only what serde itself says behind the last `expected` comes from the type.
+    // Only the text of serde itself behind the last `expected` comes from the type.
     let expected = text
         .rfind(", expected ")
         .filter(|_| own.iter().any(|beginning| text.starts_with(beginning)))
@@ -269,12 +269,12 @@ fn undecodable(error: &serde_json::Error) -> String {
 fn result<R: Serialize, E: IntoFailure>(result: Result<R, E>) -> BodyResult {
     let value = result.map_err(IntoFailure::into_failure)?;
     match JsonText::of(&value) {
-        // A type without content has no result; of any other, nothing means that it was not kept.
+        // A type without content has no result; for any other, no result means that it was not kept.
         Ok(json) => Ok(Some(json).filter(|_| size_of::<R>() > 0)),
         // The work is done; repeating it for the sake of its result would do it twice.
         Err(error) => {
             let problem = format!("{NOT_KEPT}it has no JSON form: {error}");
-            // The text may come from the body's own types, so it takes the way of the body's own lines.
+            // The text may come from the body's own types, so it is sanitized like the body's own lines.
             if let Some(ctx) = JobContext::try_current() {
                 ctx.warn(problem);
             }
@@ -301,7 +301,7 @@ pub struct RegisteredTwice(pub Vec<String>);
 pub struct TwoProfiles(pub String);
 
 impl Registry {
-    /// Adds a method. Names that are taken are told by [`check`](Self::check).
+    /// Adds a method. Names that are taken are reported by [`check`](Self::check).
     pub fn add(&mut self, method: Method) {
         let method = Arc::new(method);
         for names in method.names() {
@@ -370,7 +370,7 @@ impl Registry {
         targets
     }
 
-    /// Whether this can be called here, as [`call_name`] tells it.
+    /// Whether a method of this name, as [`call_name`] writes it, can be called here.
     pub(crate) fn knows(&self, name: &str) -> bool {
         let is_it = |(target, method): &(TargetName, MethodName)| {
             let rest = name.strip_prefix(target.as_str()).and_then(|rest| rest.strip_prefix('.'));
@@ -379,7 +379,7 @@ impl Registry {
         self.methods.keys().any(is_it)
     }
 
-    /// What can be called here, aliases included, in order.
+    /// The names of all methods that can be called here, aliases included, in order.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> =
             self.methods.keys().map(|(target, method)| call_name(target, method)).collect();

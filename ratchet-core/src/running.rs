@@ -1,4 +1,4 @@
-//! The attempts that are under way here.
+//! The attempts that are under way on this node.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,17 +8,17 @@ use ratchet_api::{Fence, JobId, ParkedOn};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// Every attempt from when its job was claimed until its end was told.
+/// Every attempt, from the claim of its job until its end was announced.
 #[derive(Clone, Default)]
 pub(crate) struct RunningJobs(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
     entries: Mutex<HashMap<JobId, Entry>>,
-    /// Whether a suspect has gone since somebody asked; rings when one does.
+    /// Whether a suspect has ended since this was last asked.
     suspect_went: AtomicBool,
     suspect_gone: Notify,
-    /// Rings when the last attempt goes.
+    /// Notified when the last attempt ends.
     emptied: Notify,
 }
 
@@ -27,11 +27,11 @@ struct Entry {
     fence: Fence,
     stop: CancellationToken,
     gone: CancellationToken,
-    /// What it was parked on, if it may have killed a node.
+    /// The suspicion that it was parked on, if it may have killed a node.
     suspect: Option<ParkedOn>,
 }
 
-/// An attempt under way. When this goes, nobody can tell its body to stop any more.
+/// An attempt under way. Once this is dropped, its body can no longer be told to stop.
 pub(crate) struct Running {
     jobs: RunningJobs,
     job: JobId,
@@ -39,17 +39,17 @@ pub(crate) struct Running {
     /// Tells the body to stop.
     pub(crate) token: CancellationToken,
     gone: CancellationToken,
-    /// When the attempt before it has gone, if that was here too.
+    /// Canceled when the attempt before it has ended, if that was here too.
     before: Option<CancellationToken>,
 }
 
 impl RunningJobs {
-    /// Notes that an attempt begins. One before it at the same job has lost it or has only its end left to tell.
+    /// Registers a new attempt. An earlier one at the same job has lost the job or has only its end left to announce.
     pub(crate) fn begin(&self, job: JobId, fence: Fence) -> Running {
         self.begin_suspect(job, fence, None)
     }
 
-    /// Notes that an attempt begins at a job that was parked on this because it may have killed a node.
+    /// Registers a new attempt at a job that was parked on `suspect` because it may have killed a node.
     pub(crate) fn begin_suspect(&self, job: JobId, fence: Fence, suspect: Option<ParkedOn>) -> Running {
         let (token, gone) = (CancellationToken::new(), CancellationToken::new());
         let entry = Entry { fence, stop: token.clone(), gone: gone.clone(), suspect };
@@ -84,7 +84,7 @@ impl RunningJobs {
         self.entries().is_empty()
     }
 
-    /// What this job was parked on, if it runs here and may have killed a node.
+    /// The suspicion that this job was parked on, if it runs here and may have killed a node.
     pub(crate) fn suspect(&self, job: JobId) -> Option<ParkedOn> {
         self.entries().get(&job).and_then(|entry| entry.suspect.clone())
     }
@@ -98,19 +98,20 @@ impl RunningJobs {
         self.entries().values().filter_map(crashes).collect()
     }
 
-    /// This job, which is in hands here, may have killed a node: if it goes back, it waits like this.
-    pub(crate) fn suspect_of(&self, job: JobId, on: ParkedOn) {
+    /// Marks a job of this node, which may have killed a node, as a suspect: if it is handed back, it is parked on
+    /// `on`.
+    pub(crate) fn mark_suspect(&self, job: JobId, on: ParkedOn) {
         if let Some(entry) = self.entries().get_mut(&job) {
             entry.suspect = Some(on);
         }
     }
 
-    /// Completes when a suspect has gone since this was last waited for.
+    /// Completes when a suspect has ended since this was last awaited.
     pub(crate) async fn suspect_gone(&self) {
         self.0.suspect_gone.notified().await;
     }
 
-    /// Whether a suspect has gone since this was last asked.
+    /// Whether a suspect has ended since this was last asked.
     pub(crate) fn has_suspect_gone(&self) -> bool {
         self.0.suspect_went.swap(false, Ordering::Relaxed)
     }
@@ -140,7 +141,7 @@ impl RunningJobs {
 }
 
 impl Running {
-    /// Completes when no earlier attempt at the job is under way here: then its end was told.
+    /// Completes when no earlier attempt at the job is under way here: then its end was announced.
     pub(crate) async fn turn(&self) {
         if let Some(before) = &self.before {
             before.cancelled().await;

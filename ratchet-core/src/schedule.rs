@@ -5,11 +5,11 @@ use std::str::FromStr as _;
 use chrono::{DateTime, Timelike as _, Utc};
 use ratchet_api::Timestamp;
 
-/// When something is due: five fields (minute first), six (second first) or seven (a year last).
+/// A cron schedule of five fields (minute first), six (second first) or seven (a year last).
 #[derive(Clone, Debug)]
 pub(crate) struct CronSchedule(cron::Schedule);
 
-/// Why an expression is refused.
+/// The reason why an expression is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InvalidCron {
     #[error("{0}")]

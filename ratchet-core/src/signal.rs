@@ -1,4 +1,4 @@
-//! Being asked to end, by the operating system.
+//! The signals by which the operating system asks a process to end.
 
 use std::io;
 
@@ -6,13 +6,13 @@ use std::io;
 /// Ctrl-C. From the first call on neither ends the process by itself any more.
 ///
 /// # Errors
-/// If the operating system does not tell about signals.
+/// If the process cannot listen to signals.
 pub async fn shutdown_signal() -> io::Result<()> {
     Signals::listen()?.next().await;
     Ok(())
 }
 
-/// One request to end after another.
+/// The requests to end, one after another.
 pub(crate) struct Signals {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,

@@ -1,4 +1,4 @@
-//! Which trace a job belongs to, as W3C writes it: <https://www.w3.org/TR/trace-context/>.
+//! The trace that a job belongs to, in the W3C format: <https://www.w3.org/TR/trace-context/>.
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,12 +31,12 @@ pub struct InvalidTraceParent;
 pub struct TraceContext {
     /// The span in which the job was enqueued.
     pub parent: TraceParent,
-    /// The span of this attempt, below that one: what to hand on to others.
+    /// The span of this attempt, below that one, to be passed on to other services.
     pub span: TraceParent,
 }
 
 impl TraceContext {
-    /// A new span below a stored one. What cannot be read is no trace, as the standard asks for.
+    /// A new span below a stored one. A text that cannot be read is no trace, as the standard requires.
     pub(crate) fn continued(stored: Option<&str>) -> Option<Self> {
         let parent: TraceParent = stored?.parse().ok()?;
         Some(Self { parent, span: parent.child() })
@@ -87,7 +87,7 @@ impl FromStr for TraceParent {
     }
 }
 
-/// A number of exactly so many lower-case digits.
+/// Reads a number of exactly `digits` lower-case hexadecimal digits.
 fn hex(part: Option<&str>, digits: usize) -> Result<u128, InvalidTraceParent> {
     let part = part.filter(|part| part.len() == digits).ok_or(InvalidTraceParent)?;
     match part.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {

@@ -13,15 +13,15 @@ pub(crate) struct Unrecorded(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     waiting: usize,
-    /// What was logged since the first of them began to wait.
+    /// The reasons that were logged since the first of them began to wait.
     logged: Reasons,
 }
 
-/// One outcome that waits. It counts until this goes.
+/// One outcome that waits. It counts until this is dropped.
 pub(crate) struct Waiting(Unrecorded);
 
 impl Unrecorded {
-    /// One more outcome waits.
+    /// Counts one more outcome that waits.
     pub(crate) fn wait(&self) -> Waiting {
         self.lock().waiting += 1;
         Waiting(self.clone())
@@ -38,7 +38,7 @@ impl Unrecorded {
 }
 
 impl Waiting {
-    /// Says why, unless that was said since the first outcome began to wait.
+    /// Logs why, unless that was logged since the first outcome began to wait.
     pub(crate) fn because(&self, error: &StoreError, text: impl FnOnce() -> Sanitized) {
         if self.0.lock().logged.is_new(error) {
             let reason = text();

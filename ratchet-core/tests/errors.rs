@@ -1,4 +1,4 @@
-//! What a job may return as its error, and that its advice is followed wherever it is hidden.
+//! The errors that a job may return, whose advice is followed wherever it is hidden.
 
 use std::error::Error;
 use std::fs::File;
@@ -11,13 +11,13 @@ use ratchet_core::{
 };
 use ratchet_store_memory::MemoryStore;
 
-/// Nobody returns it as it is.
+/// An error that no job returns as it is.
 #[derive(Debug, thiserror::Error, JobError)]
 #[error("card declined")]
 #[do_not_retry("declined by the issuer")]
 struct Declined;
 
-/// Asks to be left alone for a while.
+/// An error that asks for a delay.
 #[derive(Debug, thiserror::Error)]
 #[error("busy")]
 struct Busy;
@@ -28,17 +28,17 @@ impl JobError for Busy {
     }
 }
 
-/// Says nothing about a retry.
+/// An error without advice about a retry.
 #[derive(Debug, thiserror::Error)]
 #[error("over")]
 struct Over<E: Error + 'static>(#[source] E);
 
-/// Says the usual, and has a source that says more.
+/// An error with the usual advice, and a source with more.
 #[derive(Debug, thiserror::Error, JobError)]
 #[error("under way")]
 struct UnderWay(#[source] Declined);
 
-/// Is known because another one is made from it.
+/// An error that is known because another one is made from it.
 #[derive(Debug, thiserror::Error, JobError)]
 #[error("no such account")]
 #[do_not_retry("the account is closed")]
@@ -160,11 +160,11 @@ async fn scheduler() -> Scheduler {
     builder.start().await.expect("it starts")
 }
 
-/// How often it ran, and with which class and words it failed in the end.
+/// How often it ran, and with which class and message it failed in the end.
 async fn end(scheduler: &Scheduler, call: Call<()>) -> (usize, String, String) {
     let job = scheduler.enqueue(call).submit().await.expect("stored");
     job.ended().await.expect("it ends");
-    let ran = scheduler.store().executions(job.id()).await.expect("history is kept");
+    let ran = scheduler.client().store().executions(job.id()).await.expect("history is kept");
     let last = ran.last().expect("it ran");
     (ran.len(), last.error_class.clone().expect("it failed"), last.error.clone().expect("it failed"))
 }
@@ -212,7 +212,7 @@ async fn a_delay_that_a_hidden_error_asks_for_is_kept() {
         }
         tokio::task::yield_now().await;
     };
-    let now = scheduler.store().database_time().await.expect("it has a clock");
+    let now = scheduler.client().store().database_time().await.expect("it has a clock");
     assert!(due.since(now) > Duration::from_secs(3_000), "due in {:?}", due.since(now));
     scheduler.stop().await;
 }

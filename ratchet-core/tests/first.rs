@@ -7,7 +7,7 @@ use std::time::Duration;
 use ratchet_core::{Backoff, Call, JobContext, JobFailure, Method, Ratchet, ResultError, Scheduler};
 use ratchet_store_memory::MemoryStore;
 
-/// Adds up, and fails as often as it is told to.
+/// A service that adds numbers up, and fails as often as it is told to.
 #[derive(Default)]
 struct Sums {
     failures: AtomicU32,
@@ -48,7 +48,7 @@ async fn a_job_that_fails_is_tried_again() {
     let job = scheduler.enqueue(add(40, 2)).max_retries(2).backoff(Backoff::Fixed(Duration::from_millis(1)));
     let handle = job.submit().await.expect("the job is stored");
     assert_eq!(handle.result().await.expect("the third attempt succeeds"), 42);
-    let executions = scheduler.store().executions(handle.id()).await.expect("history is kept");
+    let executions = scheduler.client().store().executions(handle.id()).await.expect("history is kept");
     assert_eq!(executions.len(), 3);
     scheduler.stop().await;
 }
@@ -62,7 +62,7 @@ async fn a_job_that_fails_too_often_is_a_dead_letter() {
     scheduler.stop().await;
 }
 
-/// One thread that runs what was spawned last before the rest, as every thread of the runtime does.
+/// One thread that runs the task that was spawned last before the rest, as every thread of the runtime does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn jobs_that_were_claimed_together_begin_in_claim_order() {
     let started = Arc::new(Mutex::new(Vec::new()));

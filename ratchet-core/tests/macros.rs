@@ -1,4 +1,4 @@
-//! What the macros write, run for real.
+//! The code that the macros write, run by a scheduler.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -128,13 +128,13 @@ async fn an_error_says_whether_it_is_worth_another_try() {
     {
         let job = scheduler.enqueue(call).submit().await.expect("stored");
         job.ended().await.expect("it ends");
-        let executions = scheduler.store().executions(job.id()).await.expect("history is kept");
+        let executions = scheduler.client().store().executions(job.id()).await.expect("history is kept");
         assert_eq!(executions.len(), attempts);
     }
     let inner = scheduler.enqueue(Shop::job().pay(11)).max_retries(5).submit().await.expect("stored");
     assert!(matches!(inner.result().await, Err(ResultError::Failed { .. })));
     assert_eq!(
-        scheduler.store().executions(inner.id()).await.expect("kept").len(),
+        scheduler.client().store().executions(inner.id()).await.expect("kept").len(),
         1,
         "the inner error forbids it"
     );

@@ -1,4 +1,4 @@
-//! What stands in the parentheses of the attributes.
+//! The arguments of the attributes.
 
 use proc_macro2::{Span, TokenStream};
 use quote::quote;
@@ -8,14 +8,14 @@ use syn::{Error, Ident, LitInt, LitStr, Token, bracketed};
 
 use crate::duration;
 
-/// `#[jobs(target = "…", breaker = "…")]`
+/// The arguments of `#[jobs(target = "…", breaker = "…")]`.
 pub(crate) struct ServiceArguments {
     pub(crate) target: LitStr,
     breaker: Breaker,
 }
 
 impl ServiceArguments {
-    /// Stands in for arguments with a mistake.
+    /// A placeholder for invalid arguments.
     pub(crate) fn unknown() -> Self {
         Self { target: LitStr::new("", Span::call_site()), breaker: Breaker::default() }
     }
@@ -50,7 +50,7 @@ pub(crate) struct Breaker {
 }
 
 impl Breaker {
-    /// Takes the value of an option, if it is one about breakers.
+    /// Parses the value of an option, if it is one about breakers.
     fn option(&mut self, name: &Ident, input: ParseStream<'_>) -> syn::Result<bool> {
         if name == "breaker" {
             self.service = Some(input.parse()?);
@@ -64,7 +64,7 @@ impl Breaker {
         Ok(true)
     }
 
-    /// What it adds to a method.
+    /// The builder calls that set the breaker of a method.
     pub(crate) fn calls(&self) -> syn::Result<TokenStream> {
         if let (None, Some((text, _))) = (&self.service, &self.profile) {
             return Err(Error::new(
@@ -77,10 +77,10 @@ impl Breaker {
     }
 }
 
-/// `#[job(…)]`
+/// The options of `#[job(…)]`.
 #[derive(Default)]
 pub(crate) struct JobOptions {
-    /// Only on functions.
+    /// Only allowed on functions.
     pub(crate) target: Option<LitStr>,
     pub(crate) name: Option<LitStr>,
     pub(crate) aliases: Vec<LitStr>,
@@ -158,7 +158,7 @@ impl JobOptions {
         Ok(())
     }
 
-    /// A method without a breaker of its own has that of its service.
+    /// Takes over the breaker of the service, if the method has none of its own.
     pub(crate) fn inherit(&mut self, service: &ServiceArguments) {
         if self.breaker.service.is_none() {
             self.breaker.service.clone_from(&service.breaker.service);
@@ -166,7 +166,7 @@ impl JobOptions {
         }
     }
 
-    /// An expression of the defaults.
+    /// An expression of the job's defaults.
     pub(crate) fn defaults(&self) -> TokenStream {
         let changes = &self.defaults;
         quote! {{

@@ -1,16 +1,16 @@
-//! `30s` and `exponential 30s` as people write them.
+//! Durations and backoffs in text form: `30s`, `exponential 30s`.
 
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Error, LitStr};
 
-/// A duration: digits and one of `ms`, `s`, `m`, `h`, `d`.
+/// Parses a duration: digits and one of `ms`, `s`, `m`, `h`, `d`.
 pub(crate) fn duration(text: &LitStr) -> syn::Result<TokenStream> {
     let millis = millis(&text.value()).ok_or_else(|| wrong_duration(text))?;
     Ok(quote!(::core::time::Duration::from_millis(#millis)))
 }
 
-/// `none`, `fixed 10s` or `exponential 30s`.
+/// Parses a backoff: `none`, `fixed 10s` or `exponential 30s`.
 pub(crate) fn backoff(text: &LitStr) -> syn::Result<TokenStream> {
     let value = text.value();
     let (policy, delay) = value.split_once(' ').unwrap_or((&value, ""));

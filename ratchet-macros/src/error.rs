@@ -48,7 +48,7 @@ pub(crate) fn expand(item: &DeriveInput) -> syn::Result<TokenStream> {
     })
 }
 
-/// The types that it is made `#[from]`.
+/// The types of the `#[from]` fields.
 fn inner_types(data: &Data) -> Vec<&Type> {
     let fields: Vec<&Fields> = match data {
         Data::Struct(data) => vec![&data.fields],
@@ -62,7 +62,7 @@ fn is_from(field: &Field) -> bool {
     field.attrs.iter().any(|attribute| attribute.path().is_ident("from"))
 }
 
-/// The advice of `#[do_not_retry]`, if it is there.
+/// The advice of `#[do_not_retry]`, if present.
 fn never(attributes: &[Attribute]) -> syn::Result<Option<TokenStream>> {
     let Some(attribute) = attributes.iter().find(|attribute| attribute.path().is_ident("do_not_retry"))
     else {
@@ -78,7 +78,7 @@ fn never(attributes: &[Attribute]) -> syn::Result<Option<TokenStream>> {
     Ok(Some(quote!(::ratchet_core::RetryAdvice::Never(::std::string::String::from(#reason)))))
 }
 
-/// A pattern for the fields, and the advice of the inner error that one of them is `#[from]`.
+/// A pattern for the fields, and the advice of the `#[from]` inner error, if there is one.
 fn inherited(fields: &Fields) -> (TokenStream, TokenStream) {
     let usual = quote!(::ratchet_core::RetryAdvice::Usual);
     let inner = fields.iter().position(is_from);
@@ -91,7 +91,7 @@ fn inherited(fields: &Fields) -> (TokenStream, TokenStream) {
             quote!({ #place: #name, .. })
         }
     };
-    // Asks the inner error if it is a `JobError`, and gives the usual advice if it is not: whichever impl fits first.
+    // Asks the inner error if it is a `JobError`, else gives the default advice: the first impl that applies wins.
     let advice = quote! {{
         #[allow(unused_imports)]
         use ::ratchet_core::__private::{AdviceOfAny as _, AdviceOfJobError as _};

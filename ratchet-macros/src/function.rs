@@ -42,7 +42,7 @@ pub(crate) fn expand(options: &JobOptions, function: &ItemFn) -> syn::Result<Tok
     Ok(quote! {
         #function
 
-        // In braces, so that the name stays free for the function.
+        // In braces, so that the function can have the same name in the value namespace.
         #[doc = #about]
         #[allow(non_camel_case_types)]
         #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ pub(crate) fn expand(options: &JobOptions, function: &ItemFn) -> syn::Result<Tok
     })
 }
 
-/// Stands in for a job with a mistake, which is told, so that nothing else seems to be wrong.
+/// A placeholder for a job with a mistake, so that the mistake is the only error reported.
 pub(crate) fn stand_in(function: &ItemFn, mistake: &Error) -> TokenStream {
     let mistake = mistake.to_compile_error();
     if function.sig.receiver().is_some() {

@@ -1,4 +1,4 @@
-//! The shape of a function that is a job.
+//! The signature of a function that is a job.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -8,20 +8,20 @@ use syn::{
     Type,
 };
 
-/// The most arguments that a job takes.
-const MOST: usize = 8;
+/// The most arguments of a job.
+const MAX_ARGUMENTS: usize = 8;
 
-/// What a job's function takes and gives.
+/// The arguments and the return type of a job's function.
 pub(crate) struct Shape {
     pub(crate) has_self: bool,
-    /// Every argument of the call in its place, the context among them.
+    /// The arguments of the call in order, including the context.
     passed: Vec<TokenStream>,
     has_context: bool,
     pub(crate) names: Vec<Ident>,
     pub(crate) types: Vec<Type>,
-    /// What it returns when it succeeds.
+    /// The type that it returns on success.
     pub(crate) result: TokenStream,
-    /// The `Result` that it returns, if it can fail.
+    /// The `Result` type that it returns, if it can fail.
     fallible: Option<Type>,
     pub(crate) is_async: bool,
 }
@@ -51,7 +51,7 @@ impl Shape {
         for argument in &signature.inputs {
             shape.take(argument)?;
         }
-        if shape.names.len() > MOST {
+        if shape.names.len() > MAX_ARGUMENTS {
             let advice = "a job takes at most eight arguments; put them into a struct";
             return Err(Error::new(signature.inputs.span(), advice));
         }
@@ -111,11 +111,11 @@ impl Shape {
         quote!(#(#passed),*)
     }
 
-    /// A call as a body whose end is always a `Result` with a failure.
+    /// Wraps a call into a body that always returns a `Result` with a failure.
     pub(crate) fn body(&self, call: &TokenStream) -> TokenStream {
         let called = if self.is_async { quote!(#call.await) } else { quote!(#call) };
         match self.fallible {
-            // Found by what the error is: see `ratchet_core::__private`.
+            // The conversion is chosen by the type of the error: see `ratchet_core::__private`.
             Some(_) => quote! {
                 match #called {
                     ::core::result::Result::Ok(value) => ::core::result::Result::Ok(value),
@@ -130,7 +130,7 @@ impl Shape {
         }
     }
 
-    /// Has the advice of its error followed also where that is hidden in another one.
+    /// Registers the error type, so that its advice is found even inside another error.
     pub(crate) fn heeding(&self) -> TokenStream {
         let returned = self.fallible.iter();
         quote! {
@@ -142,7 +142,7 @@ impl Shape {
         }
     }
 
-    /// The function that makes a call of it, to be submitted.
+    /// The function that creates a call of the job, for submitting.
     pub(crate) fn maker(
         &self,
         name: &Ident,
@@ -161,7 +161,7 @@ impl Shape {
     }
 }
 
-/// Stands in for the function that makes a call of a job with a mistake, so that the mistake is all that is told.
+/// A placeholder for the function that creates a call of a job with a mistake, so that the mistake is the only error.
 pub(crate) fn stand_in(name: &Ident, receiver: &TokenStream, signature: &Signature) -> TokenStream {
     let arguments = signature.inputs.iter().filter_map(|argument| match argument {
         FnArg::Typed(argument) if !is_context(&argument.ty) => Some(argument),
@@ -196,7 +196,7 @@ fn is_context(argument: &Type) -> bool {
     matches!(path, Type::Path(path) if path.path.segments.last().is_some_and(|last| last.ident == "JobContext"))
 }
 
-/// The type of a success, and the whole `Result` if there is another end.
+/// The success type, and the whole `Result` type if it can fail.
 fn result(output: &ReturnType) -> syn::Result<(TokenStream, Option<Type>)> {
     let returned = match output {
         ReturnType::Default => return Ok((quote!(()), None)),

@@ -1,4 +1,4 @@
-//! `#[jobs]`.
+//! The attribute `#[jobs]`.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
@@ -16,7 +16,7 @@ struct Job {
     docs: Vec<Attribute>,
 }
 
-/// Mistakes are told beside an `impl` that is whole, so that nothing else seems to be wrong.
+/// Expands to the complete `impl` beside any mistakes, so that the mistakes are the only errors reported.
 pub(crate) fn expand(arguments: syn::Result<ServiceArguments>, mut block: ItemImpl) -> TokenStream {
     let mut mistakes = Vec::new();
     let arguments = arguments.unwrap_or_else(|mistake| {
@@ -111,7 +111,7 @@ fn service(block: &ItemImpl) -> syn::Result<Ident> {
     .ok_or_else(|| Error::new(block.self_ty.span(), "#[jobs] stands on the `impl` block of a named type"))
 }
 
-/// Takes `#[job]` off a method, if it is there.
+/// Removes `#[job]` from a method and parses it, if present.
 fn take_options(function: &mut ImplItemFn) -> Option<syn::Result<JobOptions>> {
     let place = function.attrs.iter().position(|attribute| attribute.path().is_ident("job"))?;
     let attribute = function.attrs.remove(place);
@@ -174,7 +174,7 @@ impl Job {
     }
 }
 
-/// Adds to a method what its attribute says.
+/// Adds the options of its attribute to a method.
 pub(crate) fn with_options(
     method: &TokenStream,
     options: &JobOptions,

@@ -1,4 +1,4 @@
-//! Mistakes are told in words that say what to do, and what is not one compiles.
+//! Mistakes are reported with a message that says what to do; correct code compiles.
 
 #[test]
 fn mistakes_are_told_in_words_that_say_what_to_do() {

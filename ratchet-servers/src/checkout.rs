@@ -1,4 +1,4 @@
-//! Which checkout this process works for, and where the records of its servers are.
+//! The checkout that this process works for, and the directory of its server records.
 
 use std::{
     ffi::OsString,
@@ -13,7 +13,7 @@ use crate::Server;
 /// The variable that moves the cache to another directory.
 pub(crate) const CACHE_VARIABLE: &str = "RATCHET_CACHE";
 
-/// Reads an environment variable; tests pass a function of their own.
+/// A function that reads environment variables; tests pass one of their own.
 pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// The environment of this process.
@@ -126,7 +126,7 @@ mod tests {
         fs::write(root.path().join("a/Cargo.lock"), "").unwrap();
         fs::write(elsewhere.join("Cargo.lock"), "").unwrap();
         let by_cargo = |name: &str| (name == "CARGO_MANIFEST_DIR").then(|| package.clone().into());
-        // The package that cargo runs counts, not the directory that somebody is in.
+        // The package that cargo runs counts, not the current directory.
         assert_eq!(workspace_root(&by_cargo, Some(elsewhere.clone())), Some(root.path().join("a")));
         assert_eq!(workspace_root(&|_| None, Some(elsewhere.clone())), Some(elsewhere));
         assert_eq!(workspace_root(&|_| None, Some("/no/such/directory".into())), None);

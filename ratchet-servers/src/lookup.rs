@@ -1,4 +1,4 @@
-//! How a test finds its server.
+//! The lookup of servers by tests.
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +10,11 @@ use crate::{
 
 /// The URL of a server for tests and benchmarks.
 ///
-/// The environment variable of the server decides. Without it, the server counts that `cargo xtask servers up` started
-/// for this checkout, if its process is alive.
+/// The environment variable of the server decides. Without it, the server that `cargo xtask servers up` started for
+/// this checkout is used, if its process is alive.
 ///
 /// # Errors
-/// Neither of them is there. The message says which variable to set and which command to run.
+/// Neither of them exists. The message says which variable to set and which command to run.
 pub fn url(server: Server) -> Result<String, NoServer> {
     find(server, &process_environment, std::env::current_dir().ok())
 }

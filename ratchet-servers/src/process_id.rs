@@ -1,4 +1,4 @@
-//! Processes that are told apart from later ones with the same number.
+//! Process ids that are not confused with later processes of the same number.
 
 use std::{fs, path::Path, process::Command};
 
@@ -33,7 +33,7 @@ impl ProcessId {
 /// The start time of a process, unique for one process id across reboots. A zombie counts as ended.
 fn start_time(pid: u32) -> Option<String> {
     if !Path::new("/proc/self/stat").exists() {
-        // No /proc on this system (macOS): `ps` knows, to the second.
+        // No /proc on this system (macOS): `ps` tells the time, to the second.
         let out = Command::new("ps").args(["-o", "lstart=", "-p", &pid.to_string()]).output().ok()?;
         let text = String::from_utf8_lossy(&out.stdout).trim().to_owned();
         return (!text.is_empty()).then_some(text);
@@ -53,7 +53,7 @@ fn start_ticks(stat: &str) -> Option<&str> {
     (!matches!(state, "Z" | "X")).then_some(start)
 }
 
-/// Changes with every boot of the machine; empty on a system without `/proc`.
+/// An id of the current boot of the machine; empty on a system without `/proc`.
 pub(crate) fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
 }

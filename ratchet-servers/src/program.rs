@@ -2,11 +2,11 @@
 
 use std::{ffi::OsStr, fs, io, os::unix::ffi::OsStrExt, process::Command};
 
-/// A command that runs the program of this process once more: with the libraries that it finds, and without its arguments.
-/// For tests that need a server of their own, to kill it or to run it otherwise.
+/// A command that runs the program of this process again, with the same libraries and without arguments. For tests that
+/// need a server of their own, to kill it or to run it with other options.
 ///
 /// # Errors
-/// There is no such process on this machine, or it is somebody else's.
+/// There is no such process on this machine, or it belongs to another user.
 pub fn program_of(pid: u32) -> io::Result<Command> {
     let mut command = Command::new(fs::read_link(format!("/proc/{pid}/exe"))?);
     let environment = fs::read(format!("/proc/{pid}/environ"))?;

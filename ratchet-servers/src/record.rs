@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::process_id::ProcessId;
 
-/// The file in the directory of a server.
+/// The name of the record file in the directory of a server.
 pub(crate) const FILE: &str = "server.json";
 
 /// The part of the record that tests need.
@@ -24,7 +24,7 @@ impl Endpoint {
     }
 }
 
-/// Reads the record in the directory of a server. A file that is missing or cannot be read is no record.
+/// Reads the record in the directory of a server. `None` if the file is missing or unreadable.
 pub(crate) fn read<T: DeserializeOwned>(directory: &Path) -> Option<T> {
     serde_json::from_slice(&fs::read(directory.join(FILE)).ok()?).ok()
 }

@@ -1,7 +1,7 @@
-//! Why no connection could be opened.
+//! The error of opening a connection.
 //!
-//! What a server says then names the user, the database or the host. So the error says which kind of thing is wrong, with
-//! the server's code, and what to do about it; the words of the server are in no error and in no log.
+//! A server's own message names the user, the database or the host. So the error says which kind of thing is wrong,
+//! with the server's code, and what to do about it; the message of the server is in no error and in no log.
 
 use std::borrow::Cow;
 use std::io::ErrorKind;
@@ -10,27 +10,27 @@ use ratchet_api::{StoreError, StoreErrorKind, why_unreachable};
 
 use crate::{ConstraintDetector as _, Dialect};
 
-/// Why no connection could be opened. No text of it names a user, a password, a database or a host.
+/// The reason why no connection could be opened. Its texts never name a user, a password, a database or a host.
 #[derive(thiserror::Error)]
 #[error("{detail}{}", .code.as_ref().map(|code| format!(" (code {code})")).unwrap_or_default())]
 pub struct ConnectError {
     kind: StoreErrorKind,
     detail: String,
-    /// The database's code for it, if it gave one.
+    /// The database's error code, if it gave one.
     code: Option<String>,
-    /// An error of the way to the server, or of a file: there are no names in it.
+    /// The driver's error, only if it concerns the network or a file: such errors contain no names.
     source: Option<sqlx::Error>,
 }
 
 ratchet_api::debug_as_display!(ConnectError);
 
 impl ConnectError {
-    /// What the driver's error means.
+    /// Classifies an error of the driver.
     pub fn new(dialect: Dialect, error: sqlx::Error) -> Self {
         use sqlx::Error::{Configuration, Database, Io, Tls};
         let code = error.as_database_error().and_then(|error| dialect.code(error)).map(Cow::into_owned);
         let (kind, detail) = match &error {
-            // Ours: the driver reads no configuration when it connects.
+            // The store's own advice: the driver reads no configuration when it connects.
             Configuration(advice) => (StoreErrorKind::Other, advice.to_string()),
             Database(_) if dialect != Dialect::Sqlite => {
                 let (kind, detail) = refused(dialect, &error, code.as_deref().unwrap_or_default());
@@ -50,7 +50,7 @@ impl ConnectError {
             ),
         };
         let nameless = match &error {
-            // What is wrong with a certificate is said with the names in it.
+            // A certificate error contains the names in the certificate.
             Io(error) => error.kind() != ErrorKind::InvalidData,
             Tls(_) => true,
             _ => dialect == Dialect::Sqlite,
@@ -58,12 +58,13 @@ impl ConnectError {
         Self { kind, detail, code, source: nameless.then_some(error) }
     }
 
-    /// What kind of trouble it is.
+    /// The kind of the error.
     pub const fn kind(&self) -> StoreErrorKind {
         self.kind
     }
 
-    /// The same as an error of a store's operation, with the driver's error where it names nobody.
+    /// Converts it to an error of the store operation `op`, with the driver's error as source where that contains no
+    /// names.
     pub(crate) fn during(self, op: &'static str) -> StoreError {
         let mut error = StoreError::new(self.kind, op, self.detail);
         if let Some(code) = self.code {
@@ -76,7 +77,7 @@ impl ConnectError {
     }
 }
 
-/// What a server that answered has against the connection, and what to do.
+/// Classifies the refusal of a server that answered, and says what to do about it.
 fn refused(dialect: Dialect, error: &sqlx::Error, code: &str) -> (StoreErrorKind, &'static str) {
     let refusal = match meaning(dialect, code) {
         Refusal::Other if dialect.is_access_denied(error) => Refusal::Login,
@@ -120,7 +121,7 @@ fn refused(dialect: Dialect, error: &sqlx::Error, code: &str) -> (StoreErrorKind
 enum Refusal {
     Password,
     User,
-    /// One of the two.
+    /// The user or its password; the code does not say which.
     Login,
     NoDatabase,
     NoRight,

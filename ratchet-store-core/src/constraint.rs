@@ -1,4 +1,4 @@
-//! What a database error means, told by its code. Texts differ between versions and languages; codes do not.
+//! The meaning of a database error, by its code. Texts differ between versions and languages; codes do not.
 
 use std::borrow::Cow;
 
@@ -6,36 +6,37 @@ use sqlx::error::DatabaseError;
 
 use crate::Dialect;
 
-/// Tells the errors apart that a store answers in a special way.
+/// Recognizes the errors that a store treats specially.
 pub trait ConstraintDetector {
-    /// A row with this key is there already.
+    /// Whether a row with this key exists already.
     fn is_unique_violation(&self, error: &sqlx::Error) -> bool;
 
-    /// The row that this one refers to is not there, or one that still refers to it is.
+    /// Whether the row that this one refers to is missing, or a row that still refers to this one exists.
     fn is_foreign_key_violation(&self, error: &sqlx::Error) -> bool;
 
-    /// The server only reads: a standby, or one that was told to. Another connection may lead to one that writes. It is
-    /// [transient](Self::is_transient) too.
+    /// Whether the server is read-only: a standby, or configured so. Another connection may lead to one that accepts
+    /// writes. Such an error is [transient](Self::is_transient) too.
     fn is_read_only(&self, error: &sqlx::Error) -> bool;
 
-    /// Passing trouble: trying again may help. If the connection broke during a commit, all of it may have happened.
+    /// Whether the trouble is temporary, so that a retry may succeed. If the connection broke during a commit, the
+    /// commit may have happened.
     fn is_transient(&self, error: &sqlx::Error) -> bool;
 
-    /// A table or a column is not there: the schema is missing or of another version.
+    /// Whether a table or a column is missing: there is no schema, or one of another version.
     fn is_schema_missing(&self, error: &sqlx::Error) -> bool;
 
-    /// The server does not let this user in.
+    /// Whether the server refuses this user.
     fn is_access_denied(&self, error: &sqlx::Error) -> bool;
 
-    /// Somebody, or a timeout of the server, stopped the statement.
+    /// Whether the statement was canceled, by an operator or by a timeout of the server.
     fn is_statement_canceled(&self, error: &sqlx::Error) -> bool;
 
-    /// The database cannot hold a value of the statement, because of its encoding, size, range or nesting. Only codes
-    /// that say nothing about the state of the server count.
+    /// Whether the database cannot hold a value of the statement, because of its encoding, size, range or nesting. Only
+    /// codes that say nothing about the state of the server count.
     fn is_content_refused(&self, error: &sqlx::Error) -> bool;
 
-    /// The server gave up this transaction for the sake of others, or did not get a lock in time: once it is rolled
-    /// back, nothing of it happened. Every lost race is [transient](Self::is_transient) too.
+    /// Whether the server gave up this transaction in favor of others, or did not get a lock in time: once it is rolled
+    /// back, nothing of it remains. Every lost race is [transient](Self::is_transient) too.
     fn is_lost_race(&self, error: &sqlx::Error) -> bool;
 }
 
@@ -88,14 +89,14 @@ enum Meaning {
     Unique,
     ForeignKey,
     LostRace,
-    /// The server or the way to it is in trouble.
+    /// The server or the network is in trouble for now.
     Passing,
-    /// The server only reads: it is a standby now, or was told to.
+    /// The server is read-only: it is a standby now, or was configured so.
     ReadOnly,
     SchemaMissing,
     AccessDenied,
     Canceled,
-    /// A value cannot be held.
+    /// The database cannot hold a value.
     Content,
 }
 
@@ -110,7 +111,8 @@ impl Dialect {
         }
     }
 
-    /// PostgreSQL's SQLSTATE, SQLite's extended code, MySQL's number: its SQLSTATE is 23000 for every constraint.
+    /// The error's code: PostgreSQL's SQLSTATE, SQLite's extended code, MySQL's number (its SQLSTATE is 23000 for every
+    /// constraint).
     pub(crate) fn code(self, error: &dyn DatabaseError) -> Option<Cow<'_, str>> {
         match self {
             Self::Postgres | Self::Sqlite => error.code(),
@@ -119,13 +121,13 @@ impl Dialect {
     }
 }
 
-/// The number of an error of MySQL.
+/// The number of a MySQL error.
 #[cfg(feature = "mysql")]
 pub(crate) fn mysql_number(error: &dyn DatabaseError) -> Option<u16> {
     error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>().map(sqlx::mysql::MySqlDatabaseError::number)
 }
 
-/// Without its driver there are no errors of MySQL.
+/// Without the driver there are no MySQL errors.
 #[cfg(not(feature = "mysql"))]
 fn mysql_number(_: &dyn DatabaseError) -> Option<u16> {
     None
@@ -139,7 +141,7 @@ fn postgres(sqlstate: &str) -> Option<Meaning> {
         "40001" | "40P01" | "55P03" => Some(Meaning::LostRace),
         // Shutdown, crash, starting up; idle for too long, also inside a transaction.
         "57P01" | "57P02" | "57P03" | "57P05" | "25P03" => Some(Meaning::Passing),
-        // The server only reads.
+        // The server is read-only.
         "25006" => Some(Meaning::ReadOnly),
         "57014" => Some(Meaning::Canceled),
         // No such table, column, schema.
@@ -159,7 +161,7 @@ fn mysql(number: u16) -> Option<Meaning> {
     match number {
         // Duplicate entry, and the same with the name of the key.
         1062 | 1586 => Some(Meaning::Unique),
-        // Parent and child, each also in the form that says nothing to a user without rights on the other table.
+        // Parent and child, each also in the form that hides the other table from users without rights on it.
         1216 | 1217 | 1451 | 1452 => Some(Meaning::ForeignKey),
         // MariaDB's snapshot conflict, lock wait timeout, deadlock, NOWAIT.
         1020 | 1205 | 1213 | 3572 => Some(Meaning::LostRace),
@@ -191,9 +193,9 @@ fn sqlite(extended: u32, message: &str) -> Option<Meaning> {
         275 | 3091 | 18 | 20 => Some(Meaning::Content),
         // Busy and locked in all their forms, such as 517, busy because of an old snapshot.
         code if matches!(code & PRIMARY, 5 | 6) => Some(Meaning::LostRace),
-        // The disk is full, and so full that the index of the log cannot grow. Somebody will make room.
+        // The disk is full, or too full for the index of the log to grow. Space may become free again.
         13 | 4874 => Some(Meaning::Passing),
-        // A plain error has no code of its own, only words.
+        // A generic error has no code of its own, only a message.
         1 if message.starts_with("no such table") || message.starts_with("no such column") => {
             Some(Meaning::SchemaMissing)
         }
@@ -210,7 +212,7 @@ mod tests {
 
     use super::*;
 
-    /// What a driver would report. The texts say something else on purpose.
+    /// An error as a driver would report it. Its text says something else on purpose.
     #[derive(Debug)]
     struct Fake(&'static str);
 
@@ -269,7 +271,7 @@ mod tests {
             ("23514", Some(Content)),
             ("54000", Some(Content)),
             ("54001", Some(Content)),
-            // No grant: the state of the server.
+            // A missing grant is a state of the server.
             ("42501", None),
             ("23505", Some(Unique)),
             ("23503", Some(ForeignKey)),
@@ -306,10 +308,10 @@ mod tests {
             ("3091", Some(Content)),
             ("18", Some(Content)),
             ("20", Some(Content)),
-            // Full, also for the index of the log.
+            // The disk is full, also for the index of the log.
             ("13", Some(Passing)),
             ("4874", Some(Passing)),
-            // Read-only, an error of the disk: the state of the machine.
+            // Read-only files and disk errors are states of the machine.
             ("8", None),
             ("10", None),
             ("2067", Some(Unique)),

@@ -1,6 +1,6 @@
-//! How the databases' languages differ where text is concerned.
+//! The SQL dialects, and how their texts differ.
 
-/// A language of SQL. MariaDB speaks MySQL's.
+/// A SQL dialect. MariaDB speaks MySQL's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
     /// PostgreSQL.
@@ -12,7 +12,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// What stands around a name, so that it is taken letter by letter and never for a keyword.
+    /// The quote around a name, so that it is taken literally and never for a keyword.
     pub(crate) const fn name_quote(self) -> char {
         match self {
             Self::Postgres | Self::Sqlite => '"',
@@ -20,7 +20,7 @@ impl Dialect {
         }
     }
 
-    /// Whether a change of a table is part of a transaction like any other.
+    /// Whether a change of a table (DDL) is part of a transaction like any other statement.
     pub(crate) const fn undoes_scripts(self) -> bool {
         match self {
             Self::Postgres | Self::Sqlite => true,
@@ -28,7 +28,7 @@ impl Dialect {
         }
     }
 
-    /// What stands before the number of a parameter. MySQL knows no numbers; those of SQLite leave gaps in a text of
+    /// The prefix of a numbered parameter. MySQL has no numbered parameters; those of SQLite leave gaps in a text of
     /// several statements, and its driver then binds the wrong values.
     pub(crate) const fn number_mark(self) -> Option<char> {
         match self {
@@ -37,8 +37,8 @@ impl Dialect {
         }
     }
 
-    /// Whether the driver takes a whole file, with a transaction around it, at once: SQLite's is a thread, and each way
-    /// there and back costs.
+    /// Whether the driver takes a whole file, with a transaction around it, at once: SQLite's driver is a thread, and
+    /// each round trip to it costs.
     pub(crate) const fn takes_whole_texts(self) -> bool {
         match self {
             Self::Sqlite => true,

@@ -1,4 +1,5 @@
-//! What a store needs of its database's driver. Everything else about a SQL store is the same for all of them.
+//! The interface between a store and its database's driver. Everything else about a SQL store is the same for all of
+//! them.
 
 use std::error::Error;
 use std::fmt;
@@ -11,15 +12,15 @@ use uuid::Uuid;
 use crate::value::Value;
 use crate::{Dialect, Statement};
 
-/// Why a cell cannot be read.
+/// The reason why a cell cannot be read.
 pub type Problem = Box<dyn Error + Send + Sync>;
 
-/// What a piece of work does, which decides on which connection it runs and whether it needs a transaction.
+/// The kind of a piece of work, which decides on which connection it runs and whether it needs a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Work {
-    /// Statements that only read, each for itself.
+    /// Statements that only read, each independent of the others.
     Read,
-    /// One statement file that writes. Where a file is one statement, it is a transaction of its own.
+    /// One statement file that writes. A file of a single statement is a transaction of its own.
     Write,
     /// Several statement files that must happen together or not at all.
     Transaction,
@@ -31,15 +32,15 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
     /// The language of its statements.
     fn dialect(&self) -> Dialect;
 
-    /// What begins a transaction for such work, if it needs one; `COMMIT` and `ROLLBACK` end it. For SQLite's
-    /// [`Work::Write`] both stand in the text of the statement.
+    /// The statement that begins a transaction for such work, if it needs one; `COMMIT` and `ROLLBACK` end it. For
+    /// SQLite's [`Work::Write`], beginning and end are part of the statement's text.
     fn begin(&self, work: Work) -> Option<&'static str>;
 
     /// Opens a connection for such work.
     async fn connect(&self, work: Work) -> Result<Box<dyn Connection>, sqlx::Error>;
 }
 
-/// A connection. It is dropped, not used again, after an error of its own or when nobody waits for it any more.
+/// A connection. It is dropped, not used again, after an error of its own or when its caller stops waiting.
 #[async_trait]
 pub trait Connection: Send {
     /// Runs a statement and reads all its rows. The values are in the order of [`Statement::binds`].
@@ -51,7 +52,8 @@ pub trait Connection: Send {
         values: &[Value<'_>],
     ) -> Result<Vec<Box<dyn Row>>, sqlx::Error>;
 
-    /// Likewise, but shows each row at once. A driver that can does so while the next ones are still on their way.
+    /// Runs a statement and passes each row on at once. A driver that can does so while the next rows are still
+    /// arriving.
     async fn each(
         &mut self,
         statement: &Statement,
@@ -62,22 +64,22 @@ pub trait Connection: Send {
         Ok(())
     }
 
-    /// Runs a statement; answers how many rows it changed, the last one if it is several.
+    /// Runs a statement; returns how many rows it changed, or the last one changed if it is several.
     async fn execute(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<u64, sqlx::Error>;
 
     /// Runs a text without parameters.
     async fn raw(&mut self, text: SqlStr) -> Result<(), sqlx::Error>;
 
-    /// Asks for a sign of life.
+    /// Checks that the server still answers.
     async fn ping(&mut self) -> Result<(), sqlx::Error>;
 
-    /// Says goodbye.
+    /// Closes the connection properly.
     async fn close(self: Box<Self>);
 }
 
-/// A row of an answer: cells by the name of their column.
+/// A row of a result: cells by the name of their column.
 ///
-/// A cell that is null is `None`. A cell of another type, or one that is not there, is a problem.
+/// A cell that is null is `None`. A cell of another type, or one that is missing, is an error.
 pub trait Row: Send + Sync {
     /// A boolean, or the number 0 or 1.
     fn flag(&self, column: &str) -> Result<Option<bool>, Problem>;
@@ -96,14 +98,14 @@ pub trait Row: Send + Sync {
     /// An array of ids, or JSON text of one with ids in hexadecimal.
     fn ids(&self, column: &str) -> Result<Option<Vec<Uuid>>, Problem>;
 
-    /// Where the columns are that most jobs have nothing in. A driver that can tell that all of them are null saves
-    /// reading each.
+    /// Where the rare columns are, in which most jobs have nothing. A driver that can tell that all of them are null
+    /// saves reading each.
     fn rare(&self) -> Result<Rare, Problem> {
         Ok(Rare::Here)
     }
 }
 
-/// Where a row has its rare columns.
+/// The location of a row's rare columns.
 pub enum Rare {
     /// Among the others.
     Here,
@@ -113,7 +115,7 @@ pub enum Rare {
     Apart(Box<dyn Row>),
 }
 
-/// So that a row in a box is a row.
+/// Implements `Row` for a boxed row.
 macro_rules! boxed_row {
     ($($cell:ident -> $type:ty;)*) => {
         impl Row for Box<dyn Row> {

@@ -1,10 +1,10 @@
 //! Cuts SQL text into the few kinds of pieces that matter for parameters, names and statement ends.
 //!
-//! The pieces of a text, put together, are the text again.
+//! Joined together, the pieces of a text are the text again.
 
 use crate::Dialect;
 
-/// What a piece of text is.
+/// The kind of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A keyword or a name without quotes.
@@ -17,7 +17,7 @@ pub(crate) enum Kind {
     Quoted,
     /// `$tag$ … $tag$`.
     Body,
-    /// To the end of the line, or between `/*` and `*/`.
+    /// A comment: to the end of the line, or between `/*` and `*/`.
     Comment,
     /// White space.
     Space,
@@ -60,7 +60,7 @@ struct Cutter<'t> {
 }
 
 impl Cutter<'_> {
-    /// The kind and the length of the first piece; nothing if it does not end.
+    /// The kind and the length of the first piece; `None` if it has no end.
     fn next(&self) -> Option<(Kind, usize)> {
         let mut chars = self.rest.chars();
         let first = chars.next()?;
@@ -100,14 +100,14 @@ impl Cutter<'_> {
         length(self.rest, |c| c != '\n')
     }
 
-    /// To MySQL, `5--1` is a sum; a comment needs a blank.
+    /// To MySQL, `5--1` is arithmetic; a comment needs a blank after the dashes.
     fn begins_line_comment(&self) -> bool {
         self.dialect != Dialect::MySql
             || self.rest[2..].chars().next().is_none_or(|c| c.is_whitespace() || c.is_control())
     }
 
     fn block_comment(&self) -> Option<(Kind, usize)> {
-        // MySQL runs what such a comment holds; MariaDB has its own form.
+        // MySQL executes the content of such a comment; MariaDB has its own form.
         let is_code = self.dialect == Dialect::MySql
             && ["/*!", "/*M!", "/*+"].iter().any(|start| self.rest.starts_with(start));
         match self.dialect {
@@ -146,12 +146,12 @@ impl Cutter<'_> {
         None
     }
 
-    /// The length up to the end of the next `end`.
+    /// The length up to and including the next `end`.
     fn through(&self, from: usize, end: &str) -> Option<usize> {
         self.rest[from..].find(end).map(|at| from + at + end.len())
     }
 
-    /// `$1` is no body, and neither is a lone dollar sign.
+    /// A body, if one begins here. `$1` is none, and neither is a lone dollar sign.
     fn body(&self) -> Option<(Kind, usize)> {
         match body_tag(self.rest) {
             Some(tag) => Some((Kind::Body, self.through(tag.len(), tag)?)),

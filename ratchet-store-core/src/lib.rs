@@ -1,16 +1,16 @@
-//! What Ratchet's SQL stores share.
+//! The common parts of Ratchet's SQL stores.
 //!
-//! A store repeats the text of its statements in its own dialect, never the machinery around them:
+//! A store contains the text of its statements in its own dialect, and never the machinery around them:
 //!
 //! - [`Namespace`]: the schema or the table prefix that keeps applications in one database apart;
-//! - [`params`]: `:name` text to a [`Statement`], the one place where statement text is made;
+//! - [`params`]: compiles `:name` text to a [`Statement`]; no other place makes statement text;
 //! - [`SqlStore`]: the store itself, for every dialect: order of steps, verdicts, sessions, re-runs, timeouts;
-//! - [`driver`]: the little that it needs of a database's driver;
-//! - [`ConstraintDetector`]: what a database error means, by its code;
-//! - [`transient`]: running a transaction again that lost against others;
+//! - [`driver`]: the interface to a database's driver;
+//! - [`ConstraintDetector`]: the meaning of a database error, by its code;
+//! - [`transient`]: re-runs a transaction that lost a race against others;
 //! - [`migrate`]: [`SchemaMigrator`], which brings the tables to the version that a program needs.
 //!
-//! The features `postgres`, `mysql` and `sqlite` bring the drivers in; without any, the parts that need none remain.
+//! The features `postgres`, `mysql` and `sqlite` enable the drivers; without any, the parts that need none remain.
 
 #![cfg_attr(
     not(all(feature = "postgres", feature = "mysql", feature = "sqlite")),

@@ -1,4 +1,4 @@
-//! Where the tables are: a schema, or a prefix of their names.
+//! The location of the tables: a schema, or a prefix of their names.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use ratchet_api::StoreError;
 
 use crate::Dialect;
 
-/// What keeps the tables of one application apart from all others in a database.
+/// The schema or prefix that keeps the tables of one application apart from all others in a database.
 ///
 /// Statement text is written for the schema `ratchet` (`ratchet.scheduler_job`), so that it can be pasted into a
-/// client. A namespace says what to put in its place, once, when a store is opened. It becomes part of statement text,
-/// so its name is checked here and nowhere else.
+/// client. A namespace replaces that schema once, when a store is opened. It becomes part of statement text, so its
+/// name is checked here and nowhere else.
 ///
 /// ```
 /// use ratchet_store_core::Namespace;
@@ -31,7 +31,7 @@ enum Kind {
     Bare,
 }
 
-/// A name that cannot become part of a statement.
+/// The error for a name that cannot become part of a statement.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "namespace {name:?} is not usable: take 1 to {max} ASCII letters, digits and underscores, and no digit first"
@@ -44,28 +44,28 @@ pub struct InvalidNamespace {
 ratchet_api::debug_as_display!(InvalidNamespace);
 
 impl Namespace {
-    /// PostgreSQL cuts longer names off, and two cut names could become one.
+    /// The longest schema name: PostgreSQL truncates longer ones, and two truncated names could become one.
     pub const MAX_SCHEMA: usize = 63;
-    /// Leaves the names behind a prefix room below the same limit.
+    /// The longest prefix: it leaves the names behind it room below the same limit.
     pub const MAX_PREFIX: usize = 24;
 
-    /// A schema of PostgreSQL, or a database of MySQL, which is the same thing there.
+    /// Uses a schema of PostgreSQL, or a database of MySQL, which is the same thing there.
     pub fn schema(name: impl Into<String>) -> Result<Self, InvalidNamespace> {
         checked(name.into(), Self::MAX_SCHEMA).map(|name| Self(Kind::Schema(name)))
     }
 
-    /// A beginning of every table's name, in the database that a connection is in.
+    /// Uses a prefix of every table's name, in the current database of the connection.
     pub fn prefix(prefix: impl Into<String>) -> Result<Self, InvalidNamespace> {
         checked(prefix.into(), Self::MAX_PREFIX).map(|prefix| Self(Kind::Prefix(prefix)))
     }
 
-    /// Plain table names: the right choice for a SQLite file of one application.
+    /// Uses plain table names: the right choice for a SQLite file of one application.
     #[must_use]
     pub const fn bare() -> Self {
         Self(Kind::Bare)
     }
 
-    /// The schema, unless the tables are in the one that a connection is in.
+    /// The schema, unless the tables are in the connection's current one.
     pub fn schema_name(&self) -> Option<&str> {
         match &self.0 {
             Kind::Schema(name) => Some(name),
@@ -81,7 +81,7 @@ impl Namespace {
         }
     }
 
-    /// A table as a statement names it. The rule for names leaves nothing to escape inside the quotes.
+    /// A table's name as a statement writes it. The rule for names leaves nothing to escape inside the quotes.
     pub(crate) fn qualify(&self, dialect: Dialect, name: &str) -> String {
         let table = quoted(dialect, &self.table(name));
         match self.schema_name() {
@@ -90,7 +90,7 @@ impl Namespace {
         }
     }
 
-    /// The schema as a statement names it.
+    /// The schema's name as a statement writes it.
     pub(crate) fn quoted_schema(&self, dialect: Dialect) -> Option<String> {
         self.schema_name().map(|name| quoted(dialect, name))
     }
@@ -124,7 +124,7 @@ fn quoted(dialect: Dialect, name: &str) -> String {
     format!("{quote}{name}{quote}")
 }
 
-/// `^[A-Za-z_][A-Za-z0-9_]*$`, and not too long.
+/// Accepts `^[A-Za-z_][A-Za-z0-9_]*$` up to the maximum length.
 fn checked(name: String, max: usize) -> Result<Box<str>, InvalidNamespace> {
     let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     let only_words = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');

@@ -1,12 +1,12 @@
-//! The one place where statement text is made.
+//! The compiler of statement text; no other module makes any.
 //!
 //! Text comes from string literals (`include_str!` of a query or a migration), written with `:name` parameters and for
-//! the schema `ratchet`. What is put into it is a number, a `?`, or a [`Namespace`], whose name is checked; values are
+//! the schema `ratchet`. Only a number, a `?`, or a [`Namespace`], whose name is checked, is put into it; values are
 //! bound. That is why this module, and no other, may vouch for text with `AssertSqlSafe`.
 //!
-//! - `:name` becomes `$1` on PostgreSQL, the same number wherever the name returns. On MySQL and SQLite each mention
-//!   becomes a `?` and is bound again. [`Statement::binds`] tells the order.
-//! - `:[one, two]` is one parameter too, on databases without arrays: the rows that several arrays make together.
+//! - `:name` becomes `$1` on PostgreSQL, with the same number at every mention. On MySQL and SQLite each mention
+//!   becomes a `?` and is bound again. [`Statement::binds`] gives the order.
+//! - `:[one, two]` is one parameter too, on databases without arrays: several arrays combined into rows.
 //! - `ratchet.table` becomes the table in the namespace, and the word `ratchet` alone the schema itself.
 //! - Quotes and comments stay as they are. So do `::` casts. In a `$$` body there are no parameters, but tables are
 //!   put into the namespace there too. A slice of an array with a name needs a blank: `a[1 : n]`.
@@ -53,7 +53,7 @@ pub struct Statement {
 pub enum Bind {
     /// The value of this name.
     One(&'static str),
-    /// Arrays of one length, put together as rows.
+    /// Arrays of one length, combined into rows.
     Rows(Box<[&'static str]>),
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for Bind {
     }
 }
 
-/// A text that cannot become a statement: a mistake of whoever wrote it.
+/// The error for a text that cannot become a statement: a mistake of its author.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TextError {
@@ -118,7 +118,7 @@ impl Statement {
         Ok(Self { sql: vouch(writer.text), binds })
     }
 
-    /// The same with a transaction around it, in one text.
+    /// The statement with a transaction around it, in one text.
     pub(crate) fn within(&self, begin: &'static str) -> Self {
         let text = format!("{begin};\n{};\nCOMMIT", self.sql.as_str());
         Self { sql: vouch(text), binds: Arc::clone(&self.binds) }
@@ -161,7 +161,7 @@ fn parts<'p, 't>(pieces: &'p [Piece<'t>]) -> impl Iterator<Item = &'p [Piece<'t>
     pieces.split(|piece| piece.kind == Kind::End).filter(move |part| part.iter().any(is_content))
 }
 
-/// What a parameter of the text binds.
+/// The values that a parameter of the text binds.
 fn bind(text: &'static str) -> Bind {
     match text.strip_prefix(":[").and_then(|names| names.strip_suffix(']')) {
         Some(names) => Bind::Rows(names.split(',').map(str::trim).collect()),
@@ -169,7 +169,7 @@ fn bind(text: &'static str) -> Bind {
     }
 }
 
-/// The names of tables, indexes and the like that a text has in the schema.
+/// The names of tables, indexes and the like that a text mentions in the schema.
 pub(crate) fn names(text: &str, dialect: Dialect) -> Result<BTreeSet<&str>, TextError> {
     let pieces = pieces(text, dialect)?;
     Ok((0..pieces.len()).filter_map(|at| qualified(&pieces, at)).collect())
@@ -217,12 +217,12 @@ fn in_namespace(pieces: &[Piece<'_>], dialect: Dialect, namespace: &Namespace) -
     Ok(writer.text)
 }
 
-/// Every text that this module makes passes here.
+/// Marks text as safe; every text that this module makes passes here.
 fn vouch(text: String) -> SqlStr {
     AssertSqlSafe(Arc::<str>::from(text)).into_sql_str()
 }
 
-/// What becomes of `:name`.
+/// The replacement of `:name`.
 enum Parameters<'t> {
     Number(Vec<&'t str>),
     Keep,
@@ -278,7 +278,7 @@ impl<'t, 'n> Writer<'t, 'n> {
         write!(self.text, "{mark}{number}").expect("a string takes everything");
     }
 
-    /// A body is code as a rule. One that is not SQL is text, and stays as it is.
+    /// Writes a body, which is code as a rule. One that is not SQL is text, and stays as it is.
     fn body(&mut self, text: &str) -> Result<(), TextError> {
         let tag = body_tag(text).map_or(0, str::len);
         let inner = &text[tag..text.len() - tag];
@@ -298,7 +298,7 @@ impl<'t, 'n> Writer<'t, 'n> {
     }
 }
 
-/// Whether the piece is the word `ratchet` for itself: not the column of that name in `t.ratchet`.
+/// Whether the piece is the word `ratchet` by itself: not the column of that name in `t.ratchet`.
 fn is_schema(pieces: &[Piece<'_>], at: usize) -> bool {
     let behind_dot = at > 0 && pieces[at - 1].text == ".";
     pieces[at].kind == Kind::Word && pieces[at].text == WRITTEN_FOR && !behind_dot

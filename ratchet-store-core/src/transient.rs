@@ -1,19 +1,19 @@
-//! Running a transaction again that lost against others.
+//! Re-runs a transaction that lost a race against others.
 //!
-//! Deadlocks and serialization failures are normal where many write; the cure is to run the whole transaction again.
-//! [`rerun`] takes no connection: the work opens its own transaction and so can be repeated as a whole. A user's
-//! transaction is not ours to repeat, as we do not know what else is in it; there the error goes to the user.
+//! Deadlocks and serialization failures are normal under concurrent writes; the remedy is to run the whole transaction
+//! again. [`rerun`] takes no connection: the work opens its own transaction and so can be repeated as a whole. A user's
+//! transaction is not repeated, because everything else in it is unknown here; its error goes to the user.
 
 use std::time::Duration;
 
-/// How often a transaction is tried in all.
+/// The maximum number of tries of a transaction.
 pub const TRIES: u32 = 5;
 
 const FIRST_DELAY: Duration = Duration::from_millis(10);
 const LONGEST_DELAY: Duration = Duration::from_millis(200);
 
-/// How long to wait after the nth failed try: twice as long each time, at random between half of it and all of it, so
-/// that those who met do not meet again. `chance` lies between 0 and 1.
+/// The delay after the nth failed try: twice as long each time, at random between half of it and all of it, so that
+/// transactions that collided do not collide again. `chance` lies between 0 and 1.
 ///
 /// ```
 /// use std::time::Duration;
@@ -27,14 +27,14 @@ pub fn delay(failed: u32, chance: f64) -> Duration {
     jittered(FIRST_DELAY, LONGEST_DELAY, failed, chance)
 }
 
-/// Likewise between these two.
+/// The same delay with other bounds: it grows from `first` to `longest`.
 pub fn jittered(first: Duration, longest: Duration, failed: u32, chance: f64) -> Duration {
     let doubled = 2_u32.saturating_pow(failed.saturating_sub(1));
     let full = first.saturating_mul(doubled).min(longest);
     full / 2 + (full / 2).mul_f64(chance.clamp(0.0, 1.0))
 }
 
-/// Runs a whole transaction, and again while it fails with something that `is_transient`, [`TRIES`] times at most.
+/// Runs a whole transaction, and again while it fails with an error that `is_transient`, [`TRIES`] times at most.
 ///
 /// The work must begin a transaction of its own, and must roll it back or drop its connection when it fails.
 ///
@@ -42,7 +42,7 @@ pub fn jittered(first: Duration, longest: Duration, failed: u32, chance: f64) ->
 /// The first error that is not transient, or the last one.
 ///
 /// # Cancellation safety
-/// Dropping the future drops the work in the middle, as the work itself allows.
+/// Dropping the future drops the work in the middle, with the effect that the work itself defines.
 pub async fn rerun<T, E, W, F>(is_transient: impl Fn(&E) -> bool, mut work: W) -> Result<T, E>
 where
     W: FnMut() -> F,
@@ -74,7 +74,7 @@ mod tests {
         Syntax,
     }
 
-    /// Fails as told, then succeeds with the number of the try.
+    /// Fails `failures` times, then succeeds with the number of the try.
     async fn run(failures: u32, trouble: Trouble) -> (Result<u32, Trouble>, u32) {
         let tries = Cell::new(0);
         let result = rerun(

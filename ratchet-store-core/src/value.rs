@@ -1,4 +1,4 @@
-//! Values that are bound to statements, before a driver makes them its own.
+//! Values that are bound to statements, in a form that does not depend on the driver.
 //!
 //! A statement takes many jobs by arrays, one for each column, so that its text is the same for any number.
 //! PostgreSQL has arrays. Elsewhere an array is bound as JSON text, and several arrays of one length as one text of
@@ -44,12 +44,12 @@ pub enum Value<'v> {
     Json(String),
 }
 
-/// What can be bound.
+/// A type that can be bound.
 pub(crate) trait IntoValue<'v> {
     fn into_value(self) -> Value<'v>;
 }
 
-/// For each type: itself, if it may be absent, several of it, several that may be absent.
+/// Implements the conversion for each type: itself, if it may be absent, several of it, several that may be absent.
 macro_rules! values {
     ($($type:ty => $one:ident, $many:ident, $convert:expr;)*) => {$(
         impl<'v> IntoValue<'v> for $type {
@@ -112,7 +112,7 @@ impl<'v> Values<'v> {
         self.0.push((name, value));
     }
 
-    /// What a statement binds, in its order.
+    /// The values that a statement binds, in its order.
     pub(crate) fn bound(&self, statement: &Statement, dialect: Dialect) -> StoreResult<Vec<Value<'v>>> {
         let bind = |bind: &Bind| match bind {
             Bind::One(name) => Ok(match (self.get(name)?, dialect) {
@@ -140,7 +140,7 @@ impl<'v> Values<'v> {
 }
 
 impl Value<'_> {
-    /// Arrays as JSON.
+    /// Converts an array to JSON.
     fn without_array(self) -> Self {
         let Some(length) = self.len() else { return self };
         let mut json = String::from("[");
@@ -152,7 +152,7 @@ impl Value<'_> {
         Self::Json(json)
     }
 
-    /// How many there are, if this is an array.
+    /// The number of elements, if this is an array.
     fn len(&self) -> Option<usize> {
         match self {
             Self::Flags(values) => Some(values.len()),
@@ -165,7 +165,7 @@ impl Value<'_> {
         }
     }
 
-    /// Writes one of several. JSON has neither bytes nor ids, which become hexadecimal, nor instants: milliseconds.
+    /// Writes one element. JSON has neither bytes nor ids, which become hexadecimal, nor instants: milliseconds.
     fn write_cell(&self, place: usize, json: &mut String) {
         let written = match self {
             Self::Flags(values) => write_json(json, values[place].map(u8::from)),
@@ -180,7 +180,7 @@ impl Value<'_> {
     }
 }
 
-/// Columns as rows. A column that is shorter than the first is a mistake of the caller's.
+/// Columns as rows. A column that is shorter than the first is a mistake of the caller.
 fn rows(columns: &[&Value<'_>]) -> String {
     let length = columns.first().and_then(|column| column.len()).unwrap_or_default();
     debug_assert!(columns.iter().all(|column| column.len() == Some(length)), "columns of different lengths");
@@ -223,7 +223,7 @@ fn write_id(json: &mut String, id: Option<Uuid>) -> std::fmt::Result {
     write_quoted(json, id.simple().encode_lower(&mut Uuid::encode_buffer()))
 }
 
-/// Text that needs no escaping.
+/// Writes text that needs no escaping.
 fn write_quoted(json: &mut String, text: &str) -> std::fmt::Result {
     json.push('"');
     json.push_str(text);

@@ -40,20 +40,20 @@ impl JobClaimStore for MemoryStore {
     }
 }
 
-/// Highest effective priority, then earliest due, then lowest id.
+/// The order of a claim: highest effective priority, then earliest due, then lowest id.
 fn claim_order(job: &Job, boost: Option<Duration>, now: Timestamp) -> (Reverse<i64>, Timestamp, JobId) {
     let waited = now.since(job.scheduled_time);
     (Reverse(job.spec.priority.boosted(waited, boost)), job.scheduled_time, job.spec.id)
 }
 
 impl State {
-    /// Jobs that could run now, of those that are asked about.
+    /// The jobs among those asked about that could run now.
     pub(crate) fn claimable(&self, now: Timestamp, asked: impl Fn(&Row) -> bool) -> Vec<&Job> {
         let due = |row: &&Row| row.is_unblocked() && row.job.scheduled_time <= now && asked(row);
         self.jobs.values().filter(due).map(|row| &row.job).collect()
     }
 
-    /// Gives jobs that can be claimed to an owner, if it is alive.
+    /// Gives claimable jobs to an owner, if it is alive.
     pub(crate) fn take(&mut self, owner: &Owner, ids: &[JobId], now: Timestamp) -> Vec<JobClaim> {
         if !self.is_alive(owner, now) {
             return Vec::new();

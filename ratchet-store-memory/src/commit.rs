@@ -16,7 +16,7 @@ use crate::state::State;
 impl JobTerminalStore for MemoryStore {
     async fn commit(&self, owner: &Owner, outcomes: &[Outcome]) -> StoreResult<Vec<Verdict>> {
         Ok(self.transaction(|state, now| {
-            outcomes.iter().map(|outcome| state.commit(owner, outcome, &Limits::MOST, now)).collect()
+            outcomes.iter().map(|outcome| state.commit(owner, outcome, &Limits::MAX, now)).collect()
         }))
     }
 
@@ -81,7 +81,7 @@ impl State {
         self.cancel_hopeless(hopeless, now, led_to);
     }
 
-    /// The job ends.
+    /// Ends the job.
     fn finish(&mut self, owner: &Owner, outcome: &Outcome, now: Timestamp, led_to: &mut Recorded) {
         let mut ending = ending(outcome.run, row_wait(self, outcome.id), now);
         let Some(row) = self.jobs.get_mut(&outcome.id) else { return };
@@ -108,7 +108,7 @@ impl State {
         self.end(outcome.id, status, ending, now, led_to);
     }
 
-    /// Ends a job as FAILED that nobody can run: its row is damaged.
+    /// Ends a job as FAILED that nobody can run, because its row is damaged.
     pub(crate) fn end_corrupt(&mut self, id: JobId, now: Timestamp) {
         let Some(row) = self.jobs.get_mut(&id) else { return };
         let error = "CorruptRow: the row cannot be read";
@@ -117,7 +117,7 @@ impl State {
         self.end(id, JobStatus::Failed, Ending::at(now), now, &mut Recorded::default());
     }
 
-    /// The job waits again.
+    /// Puts the job back to wait.
     fn give_back(&mut self, owner: &Owner, outcome: &Outcome, now: Timestamp, led_to: &mut Recorded) {
         let Some(row) = self.jobs.get_mut(&outcome.id) else { return };
         let (delay, result) = match &outcome.end {
@@ -168,7 +168,7 @@ impl State {
     }
 }
 
-/// From due to claimed.
+/// The time from due to claimed.
 fn row_wait(state: &State, id: JobId) -> Option<Duration> {
     let job = &state.jobs.get(&id)?.job;
     Some(job.picked_at?.since(job.scheduled_time))

@@ -1,4 +1,4 @@
-//! Steering by hand: cancel, pause, resume, retry, pick up.
+//! Manual control: cancel, pause, resume, retry, pick up.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -146,7 +146,7 @@ impl State {
         RetryVerdict::Retried { revived }
     }
 
-    /// The refused edges that open again if `id` does, nearest first, each with the child if that waits again for it.
+    /// The refused edges that reopen if `id` does, nearest first, each with the child if it then waits again.
     ///
     /// A child waits again if it was canceled by refusals and the reopened edges give it back enough open parents.
     fn refused_because_of(&self, id: JobId) -> Vec<(JobId, JobId, Option<JobId>)> {
@@ -170,7 +170,7 @@ impl State {
         reopened
     }
 
-    /// An ended job waits again.
+    /// Puts an ended job back to wait.
     fn revive(&mut self, id: JobId) {
         let Some(row) = self.jobs.get_mut(&id) else { return };
         row.enter(JobStatus::Pending);

@@ -161,7 +161,8 @@ impl State {
 }
 
 impl Lock {
-    /// Whether its time has not run out. It has if it was taken further ahead than it was to last: the clock went back.
+    /// Whether the lock has not expired. It counts as expired, too, if `taken` is further ahead than the lock was to
+    /// last: the clock went back.
     fn runs(&self, now: Timestamp) -> bool {
         self.expires > now && self.taken.since(now) <= self.expires.since(self.taken)
     }

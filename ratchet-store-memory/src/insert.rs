@@ -16,7 +16,7 @@ use crate::state::{BatchRow, Row, State};
 impl JobBulkStore for MemoryStore {
     async fn insert(&self, submissions: &[Submission]) -> StoreResult<Vec<Inserted>> {
         Ok(self.transaction(|state, now| {
-            submissions.iter().map(|submission| state.insert(submission, &Limits::MOST, now)).collect()
+            submissions.iter().map(|submission| state.insert(submission, &Limits::MAX, now)).collect()
         }))
     }
 
@@ -43,7 +43,7 @@ impl JobBulkStore for MemoryStore {
 }
 
 impl State {
-    /// Stores one submission, or says why not.
+    /// Stores one submission, or returns why not.
     pub(crate) fn insert(&mut self, submission: &Submission, limits: &Limits, now: Timestamp) -> Inserted {
         match self.check(submission, limits) {
             Err(answer) => answer,
@@ -54,7 +54,7 @@ impl State {
         }
     }
 
-    /// Looks for everything that speaks against a submission. Answers the head's id.
+    /// Checks everything that could refuse a submission. Returns the head's id.
     fn check(&self, submission: &Submission, limits: &Limits) -> Result<JobId, Inserted> {
         let refused = |refusal| Err(Inserted::Refused(refusal));
         if let Err(invalid) = submission.validate(limits) {
@@ -199,13 +199,13 @@ impl State {
                 self.cancel_hopeless(hopeless, now, &mut led_to);
             }
         }
-        // The submitter's answer was about this moment.
+        // The submitter's decision for ended parents holds only for this moment.
         for stored in self.edges.iter_mut().rev().take(edges.len()) {
             stored.if_ended = None;
         }
     }
 
-    /// Takes an ended job out, with everything that hangs on it but its idempotency key.
+    /// Removes an ended job, with everything tied to it but its idempotency key.
     pub(crate) fn remove_ended(&mut self, id: JobId) -> Option<Row> {
         self.jobs.get(&id).filter(|row| row.job.status.is_terminal())?;
         self.edges.retain(|edge| edge.parent != id && edge.child != id);

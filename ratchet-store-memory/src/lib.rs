@@ -1,7 +1,7 @@
 //! The reference model of the Ratchet store contract: plain collections behind one lock.
 //!
-//! What a store owes is written in [`ratchet_api::store`]; this is the shortest honest way to pay it. Read it to see
-//! what an operation means, use it in tests, and compare another store with it. Nothing survives the process.
+//! The contract of a store is written in [`ratchet_api::store`]; this is its shortest complete implementation. Read it
+//! to see what an operation means, use it in tests, and compare another store with it. Nothing survives the process.
 //!
 //! One mutex makes every call a transaction. `state` holds the data and the few rules that several operations share;
 //! each other module implements the sub-traits of one concern.
@@ -56,32 +56,32 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store that goes by the system clock.
+    /// Creates an empty store that goes by the system clock.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty store that goes by this clock.
+    /// Creates an empty store that goes by this clock.
     pub fn with_clock(clock: StoreClock) -> Self {
         Self { clock, ..Self::default() }
     }
 
-    /// One more handle on the same data, going by this clock.
+    /// Returns one more handle on the same data, going by this clock.
     #[must_use]
     pub fn connect(&self, clock: StoreClock) -> Self {
         Self { clock, ..self.clone() }
     }
 
-    /// Damages a job as a foreign hand could in a database: `how` is the name of a `ratchet_tck::Spoil`.
+    /// Damages a job as manual changes in a database could: `how` is the name of a `ratchet_tck::Spoil`.
     #[doc(hidden)]
     pub fn spoil(&self, job: JobId, how: &str) {
         self.transaction(|state, now| match (how, state.jobs.get_mut(&job)) {
             (_, None) => {}
-            // Nothing here can be without its queue state, and what that leads to is done at once.
+            // No job here can be without its queue state, so the consequence is applied at once.
             ("QueueStateGone", Some(_)) => state.end_corrupt(job, now),
             ("FirstVersion", Some(row)) => row.job.fence = Fence::FIRST,
             ("OwnerName", Some(row)) => row.job.picked_by = Some(Owner::from_stored("nobody")),
-            // Numbers of lines and beats of nodes are what they are.
+            // Line numbers and the beats of nodes cannot be damaged here.
             ("LogNumber" | "OwnerBeats", Some(_)) => {}
             (_, Some(row)) => {
                 row.unreadable = Some(how.to_owned());

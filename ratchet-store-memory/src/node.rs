@@ -121,7 +121,7 @@ impl State {
         reply
     }
 
-    /// The beats that bear on these deaths.
+    /// The beats that matter for these deaths.
     fn pulses(&self, dead: &[Owner], now: Timestamp) -> Vec<Pulse> {
         let longest =
             dead.iter().filter_map(|owner| self.nodes.get(owner)).map(|node| node.pulse().lease).max();
@@ -134,7 +134,7 @@ impl State {
         }
     }
 
-    /// After the clock went back.
+    /// Corrects times after the clock went back.
     fn mend_times(&mut self, now: Timestamp, by: Duration, within: Duration, limit: usize) -> u64 {
         for node in self.nodes.values_mut().filter(|node| node.heartbeat_at > now) {
             node.lease_until = now + node.pulse().lease;

@@ -1,4 +1,4 @@
-//! Jobs that are parked on something that lies outside of them.
+//! Parked jobs, and the methods and permits with which an owner may claim them.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use ratchet_api::{Job, Owner, ParkedOn, ResourceName, Timestamp};
 
 use crate::state::State;
 
-/// What one owner has for parked jobs at one moment.
+/// The methods and free permits that one owner has for parked jobs at one moment.
 pub(crate) struct Room {
     now: Timestamp,
     methods: Vec<String>,
@@ -28,9 +28,9 @@ impl Room {
         }
     }
 
-    /// Whether this job lacks nothing that the owner does not have, which is then taken.
+    /// Whether the owner has everything that this job lacks; a permit is then taken.
     pub(crate) fn take(&mut self, job: &Job) -> bool {
-        // Somebody has to end it.
+        // An expired job is claimed in order to be ended.
         if job.spec.expires_at.is_some_and(|expires| expires <= self.now) {
             return true;
         }

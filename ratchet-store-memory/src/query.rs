@@ -1,4 +1,4 @@
-//! What people ask.
+//! The queries of a command line and a dashboard.
 
 use std::collections::BTreeMap;
 

@@ -169,7 +169,7 @@ impl State {
         self.alerts.iter().filter(|alert| alert.job == job).cloned().collect()
     }
 
-    /// By priority, then in the order they were stored.
+    /// The edges that lead from a job, by priority, then in the order they were stored.
     pub(crate) fn edges_from(&self, parent: JobId) -> Vec<Edge> {
         let mut edges: Vec<_> = self.edges.iter().filter(|edge| edge.parent == parent).cloned().collect();
         edges.sort_by_key(|edge| edge.priority);

@@ -1,4 +1,4 @@
-//! Schedules, and changes of jobs that end nothing.
+//! Schedules, and changes of jobs that do not end them.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ impl State {
         id
     }
 
-    /// Ends every live master that is asked about. Answers their ids.
+    /// Ends every live schedule that `asked` accepts. Returns their ids.
     fn cancel_masters(
         &mut self,
         reason: &Sanitized,

@@ -12,9 +12,9 @@ use ratchet_api::{
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) jobs: BTreeMap<JobId, Row>,
-    /// Every idempotency key that was ever used. Nothing is taken out.
+    /// Every idempotency key that was ever used. None is removed.
     pub(crate) ledger: HashMap<IdempotencyKey, JobId>,
-    /// Which live job or active schedule holds a business key.
+    /// The live job or active schedule that holds a business key.
     pub(crate) holders: HashMap<BusinessKey, JobId>,
     /// In the order they were stored.
     pub(crate) edges: Vec<Edge>,
@@ -27,7 +27,7 @@ pub(crate) struct State {
     pub(crate) paused_queues: BTreeSet<QueueName>,
     pub(crate) executions: BTreeMap<(JobId, Fence), Execution>,
     pub(crate) logs: BTreeMap<(JobId, u64), LogLine>,
-    /// Lines ever written: a number is not given twice, so a reader who pages on misses none.
+    /// The number of lines ever written: a number is not given twice, so a reader who pages on misses none.
     pub(crate) log_lines: u64,
     pub(crate) alerts: Vec<DlqAlert>,
     pub(crate) alert_groups: HashMap<Fingerprint, AlertGroup>,
@@ -38,19 +38,19 @@ pub(crate) struct State {
 pub(crate) struct Row {
     /// As stored: RUNNING also after a cancel was accepted.
     pub(crate) job: Job,
-    /// A cancel of the running job was accepted; the outcome will be CANCELED.
+    /// Whether a cancel of the running job was accepted; the outcome will be CANCELED.
     pub(crate) cancel_requested: bool,
-    /// Canceled because a parent refused, so a retry of that parent brings it back.
+    /// Whether it was canceled because a parent refused, so that a retry of that parent brings it back.
     pub(crate) refused: bool,
     /// The end that a paused dead letter goes back to.
     pub(crate) set_aside: Option<Ending>,
-    /// Groups dead letters.
+    /// The fingerprint that groups dead letters.
     pub(crate) fingerprint: Option<Fingerprint>,
-    /// When it was given another due time because the clock went back.
+    /// When its due time was changed because the clock went back.
     pub(crate) retimed_at: Option<Timestamp>,
     /// Why the row cannot be read.
     pub(crate) unreadable: Option<String>,
-    /// No claim can ask for it.
+    /// Whether no claim can ever find it.
     pub(crate) unreachable: bool,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct BatchRow {
 pub(crate) struct Lock {
     pub(crate) holder: Option<Owner>,
     pub(crate) term: i64,
-    /// When it was taken or renewed last.
+    /// When it was last taken or renewed.
     pub(crate) taken: Timestamp,
     pub(crate) expires: Timestamp,
 }
@@ -93,12 +93,13 @@ impl Row {
         job
     }
 
-    /// Where the job is for readers.
+    /// The status of the job as readers see it.
     pub(crate) fn status(&self) -> JobStatus {
         if self.cancel_requested { JobStatus::Canceled } else { self.job.status }
     }
 
-    /// What the job's end decides, or would: a paused dead letter has failed, a canceled body has no say.
+    /// The status by which the job's end decides edges, or would: a paused dead letter has failed, a canceled body has
+    /// no say.
     pub(crate) fn decides_as(&self) -> JobStatus {
         self.job.paused_from.unwrap_or_else(|| self.status())
     }
@@ -123,7 +124,7 @@ impl Row {
         claim
     }
 
-    /// Becomes `owner`'s.
+    /// Gives the job to `owner`.
     pub(crate) fn pick(&mut self, owner: &Owner, now: Timestamp) -> JobClaim {
         self.enter(JobStatus::Running);
         self.job.picked_by = Some(owner.clone());
@@ -136,7 +137,7 @@ impl Row {
         self.job.status == JobStatus::Running && self.job.picked_by.as_ref() == Some(owner)
     }
 
-    /// Moves to another state: every such move raises the fence.
+    /// Moves to another status; every such move raises the fence.
     pub(crate) fn enter(&mut self, status: JobStatus) {
         self.job.status = status;
         self.job.fence = self.job.fence.next();
@@ -171,12 +172,12 @@ impl State {
         self.holders.retain(|_, holder| *holder != id);
     }
 
-    /// Leaving RUNNING, by whatever way.
+    /// Frees the permits of a job that leaves RUNNING, for whatever reason.
     pub(crate) fn free_permits(&mut self, id: JobId) {
         self.permits.retain(|(_, holder)| *holder != id);
     }
 
-    /// Ends a job: frees what it holds, counts it in its batch, decides its edges, and follows what that leads to.
+    /// Ends a job: frees everything that it holds, counts it in its batch, decides its edges, and runs the cascade.
     pub(crate) fn end(
         &mut self,
         id: JobId,
@@ -190,7 +191,7 @@ impl State {
         self.cancel_hopeless(hopeless, now, led_to);
     }
 
-    /// Cancels jobs that can no longer get what they need, and what depends on them, nearest first.
+    /// Cancels jobs that can no longer be released, and their dependents, nearest first.
     pub(crate) fn cancel_hopeless(&mut self, hopeless: Vec<JobId>, now: Timestamp, led_to: &mut Recorded) {
         let mut hopeless = VecDeque::from(hopeless);
         while let Some(id) = hopeless.pop_front() {
@@ -199,7 +200,7 @@ impl State {
         }
     }
 
-    /// Ends one job, as far as it is only about itself and its batch. Answers where the batch stands.
+    /// Ends one job, as far as it is only about itself and its batch. Returns the progress of the batch.
     fn settle(
         &mut self,
         id: JobId,
@@ -222,7 +223,7 @@ impl State {
         self.complete_batch(batch, now, led_to)
     }
 
-    /// Decides what is still open of an ended job's edges. Answers the children that must be canceled for it.
+    /// Decides the edges of an ended job that are still open. Returns the children that must be canceled for it.
     pub(crate) fn decide_open_edges(
         &mut self,
         parent: JobId,
@@ -241,7 +242,7 @@ impl State {
             .collect()
     }
 
-    /// Decides one open edge. Answers the child if it must be canceled for it.
+    /// Decides one open edge. Returns the child if it must be canceled for it.
     pub(crate) fn decide(
         &mut self,
         parent: JobId,
@@ -261,7 +262,7 @@ impl State {
         if row.status().is_terminal() {
             return None;
         }
-        // Once: it may be waiting to be canceled already, for the sake of another parent.
+        // Only once: the child may be waiting to be canceled already because of another parent.
         let hopeless = row.job.open_parents < row.job.blocked_by && !row.refused;
         hopeless.then(|| {
             row.refused = true;
@@ -280,7 +281,8 @@ impl State {
         }
     }
 
-    /// Completes a batch if its time has come, once, and releases its parent. Answers where it stands.
+    /// Completes a batch, once, if it is closed and every child has ended, and releases its parent. Returns its
+    /// progress.
     pub(crate) fn complete_batch(
         &mut self,
         id: BatchId,
@@ -301,8 +303,8 @@ impl State {
 }
 
 impl Row {
-    /// One parent or batch less to wait for; the last one makes the job due, unless its own time is later. An ended job
-    /// only keeps count, for a retry that brings it back.
+    /// Counts one parent or batch less to wait for; the last one makes the job due, unless its own time is later. An
+    /// ended job only keeps the count, for a retry that revives it.
     fn lower_blocked(&mut self, now: Timestamp, led_to: &mut Recorded) {
         if self.job.blocked_by == 0 {
             return;

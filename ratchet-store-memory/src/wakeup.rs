@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use ratchet_api::spi::{ClusterCoordinator, WakeupKind, WakeupListener};
 use ratchet_api::{JobPriority, StoreResult};
 
-/// Everybody who listens, and as which node.
+/// The listeners of all nodes, each with the number of its node.
 #[derive(Default)]
 pub(crate) struct Wakeups {
     nodes: AtomicU64,
@@ -20,11 +20,11 @@ impl Wakeups {
     }
 }
 
-/// One node's way to the others on the same data.
+/// The coordinator of one node: it calls the other nodes on the same data.
 pub(crate) struct MemoryCoordinator {
     wakeups: Arc<Wakeups>,
     node: u64,
-    /// Set when it is shut down.
+    /// Whether it is shut down.
     closed: Mutex<bool>,
 }
 
@@ -38,7 +38,7 @@ impl MemoryCoordinator {
         self.closed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Under the lock, so that none is called once its shutdown has returned.
+    /// Calls the others under the lock, so that none is called once its shutdown has returned.
     fn tell(&self, kind: WakeupKind) {
         let listeners = self.wakeups.listeners();
         let others = listeners.iter().filter(|(node, _)| *node != self.node);

@@ -24,13 +24,14 @@ use crate::wakeup::Notices;
 use crate::{indexes, reach, startup};
 
 const OP: &str = "connect";
-/// What the driver takes for `max_pool_size` if nothing is said, and as no limit.
+/// `max_pool_size`: the driver's default, and its value for no limit.
 const USUAL_POOL: u32 = 10;
 const UNLIMITED: u32 = 0;
-/// More documents than a call asks for: unless told, the first answer of the server has 101. It still ends at 16 MB.
+/// A batch size above the number of documents that a call asks for: by default the first batch has 101. The server
+/// still ends a batch at 16 MB.
 pub(crate) const ONE_ANSWER: u32 = 100_000;
 
-/// How to open a [`MongoStore`].
+/// Options for opening a [`MongoStore`].
 ///
 /// ```
 /// use ratchet_store_mongodb::MongoOptions;
@@ -41,16 +42,16 @@ pub(crate) const ONE_ANSWER: u32 = 100_000;
 #[non_exhaustive]
 #[must_use]
 pub struct MongoOptions {
-    /// The database.
+    /// The name of the database.
     pub database: String,
-    /// What every collection's name starts with, so that several applications can share a database.
+    /// The prefix of every collection's name, so that several applications can share a database.
     pub prefix: String,
-    /// Whether opening also makes collections and indexes that are missing. Else a database without them is refused,
-    /// with a message that names `ratchet migrate`.
+    /// Whether opening also creates missing collections and indexes. Otherwise a database without them is refused with
+    /// a message that names `ratchet migrate`.
     pub migrate: bool,
-    /// Whether nodes tell each other about new work. A node that listens occupies one connection.
+    /// Whether nodes notify each other of new work. A node that listens occupies one connection.
     pub wakeups: bool,
-    /// The clock that decides.
+    /// The clock that decides what is due.
     pub clock: StoreClock,
 }
 
@@ -67,31 +68,31 @@ impl Default for MongoOptions {
 }
 
 impl MongoOptions {
-    /// The database.
+    /// Sets the name of the database.
     pub fn database(mut self, name: impl Into<String>) -> Self {
         self.database = name.into();
         self
     }
 
-    /// What every collection's name starts with.
+    /// Sets the prefix of every collection's name.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Whether opening also makes collections and indexes that are missing.
+    /// Sets whether opening also creates missing collections and indexes.
     pub fn migrate(mut self, migrate: bool) -> Self {
         self.migrate = migrate;
         self
     }
 
-    /// Whether nodes tell each other about new work.
+    /// Sets whether nodes notify each other of new work.
     pub fn wakeups(mut self, wakeups: bool) -> Self {
         self.wakeups = wakeups;
         self
     }
 
-    /// The clock that decides.
+    /// Sets the clock that decides what is due.
     pub fn clock(mut self, clock: StoreClock) -> Self {
         self.clock = clock;
         self
@@ -105,11 +106,11 @@ pub struct MongoStore {
     pub(crate) database: Database,
     pub(crate) collections: Collections,
     pub(crate) clock: StoreClock,
-    /// How nodes tell each other about new work.
+    /// The notices by which nodes tell each other about new work.
     pub(crate) notices: Notices,
-    /// Whether they do.
+    /// Whether this store sends and follows notices.
     pub(crate) wakeups: bool,
-    /// How to open more connections; `None` if only a client was given.
+    /// The options for more connections; `None` if only a client was given.
     connection: Option<ClientOptions>,
     prefix: String,
     latest: Arc<AtomicI64>,
@@ -118,14 +119,14 @@ pub struct MongoStore {
 }
 
 impl MongoStore {
-    /// Connects, and makes collections and indexes that are missing, unless told not to.
+    /// Connects, and creates missing collections and indexes unless told not to.
     ///
     /// Every write waits until a majority of the replica set has it in its journal, and every read goes to the primary,
     /// whatever the address says: a job that was accepted must outlive any one server, and a secondary may lag behind.
     ///
     /// # Errors
-    /// Says what is wrong and what to do: no server answers, the user is refused or lacks a right, the server has no
-    /// transactions, the collections are missing or of another version.
+    /// The message says what is wrong and what to do: no server answers, the user is refused or lacks a right, the
+    /// server has no transactions, the collections are missing or of another version.
     pub async fn connect(url: &str, options: MongoOptions) -> StoreResult<Self> {
         if !["mongodb://", "mongodb+srv://"].iter().any(|scheme| url.starts_with(scheme)) {
             let advice = "the URL does not begin with `mongodb://` or `mongodb+srv://`";
@@ -138,7 +139,7 @@ impl MongoStore {
         .await
     }
 
-    /// Likewise with the driver's own options: for certificates, or a password that is not in a URL.
+    /// Connects with the driver's own options: for certificates, or a password that is not in a URL.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -159,14 +160,14 @@ impl MongoStore {
         Self::open(Some(connection), None, options)?.ready(migrate).await
     }
 
-    /// Likewise over a client that the application has anyway, for one pool of connections in all.
+    /// Opens the store over the application's own client, for one connection pool in all.
     ///
-    /// The heartbeat then shares them as well, and with them the runtime on which the client was made: a body that blocks
-    /// that runtime for a whole lease costs the node its jobs. Over [`connect`](Self::connect) and
+    /// The heartbeat then shares them as well, and with them the runtime on which the client was made: a body that
+    /// blocks that runtime for a whole lease costs the node its jobs. Over [`connect`](Self::connect) and
     /// [`from_options`](Self::from_options) the heartbeat has connections of its own.
     ///
-    /// Each node that listens for wakeups keeps one connection of the client's pool busy. Where `max_pool_size` leaves none to
-    /// spare, turn [`wakeups`](MongoOptions::wakeups) off.
+    /// Each node that listens for wakeups keeps one connection of the client's pool busy. Where `max_pool_size` leaves
+    /// none to spare, turn [`wakeups`](MongoOptions::wakeups) off.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -175,7 +176,7 @@ impl MongoStore {
         Self::open(None, Some(client), options)?.ready(migrate).await
     }
 
-    /// The client, whose sessions can take jobs into their transactions: the driver refuses those of another one.
+    /// The client, whose sessions can take jobs into their transactions: the driver refuses sessions of another client.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -206,7 +207,7 @@ impl MongoStore {
             Some(client) => client,
             None => Client::with_options(connection.clone().unwrap_or_default()).during(OP)?,
         };
-        // A client of somebody else's may be content with less.
+        // A client of the application may be configured with weaker concerns.
         let sure = DatabaseOptions::builder()
             .write_concern(durable())
             .read_concern(ReadConcern::majority())
@@ -227,7 +228,8 @@ impl MongoStore {
         })
     }
 
-    /// The same data over connections of its own, made on the caller's runtime, if it is known how to open some.
+    /// The same store over connections of its own, made on the caller's runtime. A store over a given client shares
+    /// that client.
     pub(crate) fn separate(&self) -> StoreResult<Self> {
         let options = MongoOptions {
             database: self.database.name().to_owned(),
@@ -244,7 +246,7 @@ impl MongoStore {
         Present::of(&self.clock)
     }
 
-    /// The present, for what is decided here and not by the server. Costs a round trip unless the clock is manual.
+    /// The present time, for decisions made here and not by the server. Costs a round trip unless the clock is manual.
     pub(crate) async fn now(&self, op: &'static str) -> StoreResult<Timestamp> {
         if let Some(now) = self.present().known() {
             return Ok(now);
@@ -256,8 +258,8 @@ impl MongoStore {
         Ok(self.never_back(instant(*told)))
     }
 
-    /// The clocks of two servers differ, so an election may set time back a little; what this store tells is not. More than
-    /// that is a clock that was set, of which a node has to know.
+    /// The given time, or the latest one told if that is at most a second later: the clocks of two servers differ, so
+    /// an election may set time back a little. A larger step means that the clock was set, which a node has to know.
     pub(crate) fn never_back(&self, now: Timestamp) -> Timestamp {
         const A_LITTLE: Duration = Duration::from_secs(1);
         let before = Timestamp::from_millis(self.latest.fetch_max(now.as_millis(), Ordering::SeqCst));
@@ -268,7 +270,7 @@ impl MongoStore {
         now.max(before)
     }
 
-    /// Reads documents and decodes each. One that cannot be read is logged and hides no other.
+    /// Reads documents and decodes each. An unreadable one is logged and skipped.
     pub(crate) async fn find<T: DeserializeOwned>(
         &self,
         op: &'static str,
@@ -281,7 +283,7 @@ impl MongoStore {
         Ok(readable(op, &raw))
     }
 
-    /// Runs a pipeline and decodes what comes out, likewise.
+    /// Runs a pipeline and decodes its results. An unreadable one is logged and skipped.
     pub(crate) async fn aggregate<T: DeserializeOwned>(
         &self,
         op: &'static str,
@@ -293,7 +295,7 @@ impl MongoStore {
         Ok(readable(op, &rows))
     }
 
-    /// The newest that the primary has, on a majority or not: for a look that decides nothing.
+    /// Runs a pipeline on the newest data of the primary, on a majority or not: for reads that decide nothing.
     pub(crate) async fn glance<T: DeserializeOwned>(
         &self,
         op: &'static str,
@@ -308,10 +310,10 @@ impl MongoStore {
         Ok(readable(op, &rows))
     }
 
-    /// Many single-document updates in one round trip. Answers how many documents they changed: one that the server refuses,
-    /// because of what is in its document, fails none of the others.
+    /// Sends many single-document updates in one round trip. Returns how many documents they changed. An update that
+    /// the server refuses because of its document's content fails none of the others.
     ///
-    /// Client-side bulk writes need MongoDB 8, so this is the plain command.
+    /// Client-side bulk writes need MongoDB 8, so this is the plain `update` command.
     pub(crate) async fn update_each(
         &self,
         op: &'static str,
@@ -335,7 +337,7 @@ fn readable<T: DeserializeOwned>(op: &'static str, rows: &[RawDocumentBuf]) -> V
     rows.iter().filter_map(|row| decode(op, row).inspect_err(unreadable).ok()).collect()
 }
 
-/// How many documents an update command found, if nothing was refused.
+/// The number of documents that an update command matched, or its first write error.
 pub(crate) fn matched(op: &'static str, reply: &Document) -> StoreResult<u64> {
     if let Ok(errors) = reply.get_array("writeErrors") {
         let code = errors.first().and_then(|error| error.as_document()?.get_i32("code").ok());
@@ -344,7 +346,7 @@ pub(crate) fn matched(op: &'static str, reply: &Document) -> StoreResult<u64> {
     checked(op, reply)
 }
 
-/// How many documents an update command found, if it is known to last.
+/// The number of documents that an update command matched, if the write is known to be on a majority.
 fn checked(op: &'static str, reply: &Document) -> StoreResult<u64> {
     if reply.contains_key("writeConcernError") {
         return Err(StoreError::new(StoreErrorKind::Transient, op, NOT_ON_A_MAJORITY));
@@ -356,7 +358,7 @@ pub(crate) fn durable() -> WriteConcern {
     WriteConcern::builder().w(Acknowledgment::Majority).journal(true).build()
 }
 
-/// A secondary may lag behind, and most of what is read decides something.
+/// Reads from the primary: a secondary may lag behind, and most reads decide something.
 pub(crate) fn primary() -> SelectionCriteria {
     SelectionCriteria::ReadPreference(ReadPreference::Primary)
 }

@@ -1,4 +1,4 @@
-//! The present, as an expression that the server evaluates.
+//! The present time, as an expression that the server evaluates.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use ratchet_api::{StoreClock, Timestamp, whole_millis};
 
 use crate::codec::date;
 
-/// The present by the clock that decides: `$$NOW` of the statement that asks, or the instant of a manual clock.
+/// The present time by the clock that decides: `$$NOW` of the running statement, or the instant of a manual clock.
 #[derive(Clone, Copy)]
 pub(crate) struct Present(Option<Timestamp>);
 
@@ -28,7 +28,7 @@ impl Present {
         }
     }
 
-    /// So long from now, kept inside what every store can hold.
+    /// The instant `delay` from now, capped at the latest time that every store can hold.
     pub(crate) fn plus(self, delay: Duration) -> Bson {
         match self.0 {
             Some(now) => date(now + delay).into(),
@@ -36,7 +36,7 @@ impl Present {
         }
     }
 
-    /// So long ago, likewise.
+    /// The instant `delay` ago, capped at the earliest time that every store can hold.
     pub(crate) fn minus(self, delay: Duration) -> Bson {
         match self.0 {
             Some(now) => date(now - delay).into(),
@@ -46,12 +46,12 @@ impl Present {
         }
     }
 
-    /// A filter: `field` is not after the present.
+    /// A filter for documents whose `field` is not after the present.
     pub(crate) fn reached(self, field: &str) -> Document {
         self.compare("$lte", field)
     }
 
-    /// A filter: `field` is after the present.
+    /// A filter for documents whose `field` is after the present.
     pub(crate) fn ahead(self, field: &str) -> Document {
         self.compare("$gt", field)
     }
@@ -64,7 +64,7 @@ impl Present {
     }
 }
 
-/// Milliseconds that the server can add to a date without overflow.
+/// The milliseconds of `delay`, bounded so that the server can add them to a date without overflow.
 fn bounded(delay: Duration) -> i64 {
     whole_millis(delay).min(Timestamp::MAX.as_millis())
 }

@@ -1,4 +1,4 @@
-//! The collections, by the names that the tables have in the SQL stores.
+//! The collections, named like the tables of the SQL stores.
 
 use bson::RawDocumentBuf;
 use mongodb::{Collection, Database};
@@ -28,9 +28,9 @@ macro_rules! collections {
 }
 
 collections! {
-    /// One document a job: description, state, its last attempts, and while it lives a `queue` part.
+    /// One document per job: description, state, its last attempts, and while it lives a `queue` part.
     jobs: "scheduler_job";
-    /// What waits for what.
+    /// Edges between jobs: which child waits for which parent.
     edges: "scheduler_job_edge";
     /// Attempts that no longer fit into the job's own document.
     executions: "scheduler_job_execution";
@@ -42,7 +42,7 @@ collections! {
     batches: "scheduler_batch";
     /// Fires of schedules.
     fires: "scheduler_recurring_fire";
-    /// Queues that are paused.
+    /// Paused queues.
     queues: "scheduler_queue";
     /// Nodes and their leases.
     nodes: "scheduler_node";
@@ -50,13 +50,13 @@ collections! {
     locks: "scheduler_lock";
     /// Resource limits and how many permits of each are taken.
     limits: "scheduler_resource_limit";
-    /// Who holds a permit.
+    /// Permits and the jobs that hold them.
     permits: "scheduler_resource_permit";
     /// Alerts about dead letters.
     alerts: "scheduler_dlq_alert";
-    /// When someone was last told about a kind of error.
+    /// The last notification about each kind of error.
     alert_groups: "scheduler_dlq_alert_group";
-    /// What remains of old jobs.
+    /// Archived jobs.
     archive: "scheduler_job_archive";
     /// The version of collections and indexes.
     schema: "scheduler_schema";

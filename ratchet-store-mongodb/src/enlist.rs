@@ -1,4 +1,4 @@
-//! Storing jobs inside a transaction of yours.
+//! Storing jobs inside a transaction of the application.
 
 use async_trait::async_trait;
 use bson::{Bson, doc};
@@ -14,17 +14,17 @@ use crate::unit::Unit;
 
 const OP: &str = "insert_in";
 
-/// Marks what this crate says about the driver's types.
+/// The marker for this crate's implementations on the driver's types.
 #[derive(Clone, Copy, Debug)]
 pub struct InMongo;
 
-/// The jobs exist once the transaction is committed, and never if it is aborted.
+/// Stores jobs in the session's transaction: they exist once it is committed, and never if it is aborted.
 ///
-/// The session must be one of the store's own [client](MongoStore::client) and have begun a transaction. A key that was taken
-/// before is an answer. One that another transaction takes at the same time ends this one, as the server wants it: the error
-/// is transient, and [`driver_error`](crate::driver_error) makes the driver's own of it, by whose labels the whole
-/// transaction is run again. Commit with a write concern of `majority`, the driver's default, or the jobs may be lost with
-/// the primary.
+/// The session must be one of the store's own [client](MongoStore::client) and have begun a transaction. A key that was
+/// taken before is an answer (`Inserted::Existing`). A key that another transaction takes at the same time ends this
+/// one: the error is transient, and [`driver_error`](crate::driver_error) turns it back into the driver's own, whose
+/// labels make the driver run the whole transaction again. Commit with a write concern of `majority`, the driver's
+/// default, or the jobs may be lost with the primary.
 #[async_trait]
 impl Enlist<InMongo> for ClientSession {
     async fn insert_in(
@@ -58,9 +58,9 @@ async fn insert_chunk(
     unit.leave(answer).await
 }
 
-/// Refuses a session without a transaction, in which every write would count at once.
+/// Refuses a session without a transaction, in which every write would take effect at once.
 async fn has_begun(session: &mut ClientSession) -> StoreResult<()> {
-    // The driver does not tell, but begins none where one is under way.
+    // The driver does not tell whether one is under way, but refuses to begin a second one.
     match session.start_transaction().await {
         Ok(()) => {
             session.abort_transaction().await.during(OP)?;
@@ -72,8 +72,8 @@ async fn has_begun(session: &mut ClientSession) -> StoreResult<()> {
     }
 }
 
-/// A key was taken after this transaction began. The server has ended it and says only to the next command, with the label,
-/// that it can be run again.
+/// The error for a key that was taken after this transaction began. The server has ended the transaction and reports
+/// only to the next command, with the label, that it can be run again.
 async fn lost_race(store: &MongoStore, session: &mut ClientSession, taken: StoreError) -> StoreError {
     let next = store.collections.jobs.find_one(doc! { "_id": Bson::Null }).session(session).await;
     match next.during(OP) {

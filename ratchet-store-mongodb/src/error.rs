@@ -1,4 +1,4 @@
-//! Errors of the driver, by code and label, never by text.
+//! Mapping of driver errors to store errors, by code and label, never by text.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -13,19 +13,19 @@ const WRITE_CONFLICT: i32 = 112;
 const NO_SUCH_TRANSACTION: i32 = 251;
 const MAX_TIME_EXPIRED: i32 = 50;
 const LOCK_TIMEOUT: i32 = 24;
-/// The primary stepped down, or is about to; a member of the set cannot be reached; a cursor or a snapshot went with it.
+/// Codes of a failover: the primary stepped down or will, a member is unreachable, a cursor or snapshot is gone.
 const FAILING_OVER: [i32; 18] =
     [6, 7, 43, 89, 91, 133, 134, 189, 237, 239, 246, 262, 9001, 10107, 11600, 11602, 13435, 13436];
 const NO_TRANSACTIONS: i32 = 20;
-/// Bad value, too deep, not BSON, too large, refused by a validator, the key of an index too long.
+/// Codes of refused content: bad value, too deep, not BSON, too large, refused by a validator, index key too long.
 const CONTENT: [i32; 6] = [2, 15, 22, 10334, 121, 17280];
 const REFUSED_WRITE: &str = "the server refused the write";
-/// What is said of a write that an election could take back.
+/// The message for a write that an election could still roll back.
 pub(crate) const NOT_ON_A_MAJORITY: &str = "the write is not known to be on a majority";
 const UNAUTHORIZED: i32 = 13;
 const AUTHENTICATION_FAILED: i32 = 18;
 
-/// Names the operation in which the driver failed.
+/// Conversion of driver errors, naming the operation that failed.
 pub(crate) trait During<T> {
     /// Turns a driver's error into a store's.
     fn during(self, op: &'static str) -> StoreResult<T>;
@@ -45,7 +45,7 @@ impl<T> During<T> for Result<T, bson::error::Error> {
     }
 }
 
-/// Whether the transaction was committed or not cannot be told, and committing again is safe.
+/// Whether it is unknown if the transaction was committed; committing again is safe.
 pub(crate) fn is_unknown_commit(error: &Error) -> bool {
     error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)
 }
@@ -55,7 +55,7 @@ pub(crate) fn is_duplicate(error: &Error) -> bool {
     code_of(error) == Some(DUPLICATE_KEY)
 }
 
-/// The places of an unordered insert that a unique index refused; `None` if anything else went wrong.
+/// The positions in an unordered insert that a unique index refused; `None` if anything else went wrong.
 pub(crate) fn duplicates(error: &Error) -> Option<Vec<usize>> {
     let ErrorKind::InsertMany(many) = error.kind.as_ref() else { return None };
     if many.write_concern_error.is_some() {
@@ -65,7 +65,7 @@ pub(crate) fn duplicates(error: &Error) -> Option<Vec<usize>> {
     errors.iter().map(|error| (error.code == DUPLICATE_KEY).then_some(error.index)).collect()
 }
 
-/// An error of reading a URL. The driver's own words would repeat parts of it.
+/// The error for a URL that cannot be parsed. The driver's own message would repeat parts of it.
 pub(crate) fn unreadable_url(op: &'static str, error: &Error) -> StoreError {
     match error.kind.as_ref() {
         ErrorKind::DnsResolve { .. } => classify(op, error),
@@ -77,8 +77,8 @@ pub(crate) fn unreadable_url(op: &'static str, error: &Error) -> StoreError {
 }
 
 fn classify(op: &'static str, error: &Error) -> StoreError {
-    // The server's text can carry values of the user's, so it goes to the debug log and into no error.
-    tracing::debug!(op, %error, "mongodb");
+    // The server's text can contain the user's values, so it goes to the debug log and into no error.
+    tracing::debug!(op, %error, "driver call failed");
     let trouble = StoreError::new(kind_of(error), op, describe(error));
     let trouble = match code_of(error) {
         Some(code) => trouble.with_code(code.to_string()),
@@ -90,7 +90,7 @@ fn classify(op: &'static str, error: &Error) -> StoreError {
     }
 }
 
-/// An error of a transaction that can be run again. It carries the driver's error and shows none of its words.
+/// An error of a transaction that can be run again. It carries the driver's error and shows nothing of its text.
 struct RunAgain(Error);
 
 impl fmt::Display for RunAgain {
@@ -107,11 +107,11 @@ impl fmt::Debug for RunAgain {
 
 impl StdError for RunAgain {}
 
-/// The error to answer from a transaction that submits jobs, so that whoever runs the transaction again by the driver's
-/// labels does so.
+/// The error to return from a transaction that submits jobs, so that code that repeats transactions by the driver's
+/// labels repeats this one.
 ///
-/// An error of a transaction that lost a race is the driver's own, with the label `TransientTransactionError`. Any other
-/// is [custom](Error::custom), with its text.
+/// An error of a transaction that lost a race is the driver's own, with the label `TransientTransactionError`. Any
+/// other is [custom](Error::custom), with its text.
 ///
 /// ```no_run
 /// use mongodb::bson::doc;
@@ -161,7 +161,7 @@ fn kind_of(error: &Error) -> StoreErrorKind {
     }
 }
 
-/// What a code of the server means, if it says enough by itself.
+/// The kind that a server's error code stands for, if the code alone is enough.
 fn kind_of_code(code: i32) -> Option<StoreErrorKind> {
     match code {
         DUPLICATE_KEY => Some(StoreErrorKind::Conflict),
@@ -175,13 +175,13 @@ fn kind_of_code(code: i32) -> Option<StoreErrorKind> {
     }
 }
 
-/// An error that stands in the reply to a plain command of writes, where the driver sees none.
+/// An error reported in the reply to a plain write command, which the driver does not turn into an error.
 pub(crate) fn refused_write(op: &'static str, code: i32) -> StoreError {
     let kind = kind_of_code(code).unwrap_or(StoreErrorKind::Other);
     StoreError::new(kind, op, REFUSED_WRITE).with_code(code.to_string())
 }
 
-/// Whether a write was done and is not known to be on a majority.
+/// Whether a write was done but is not known to be on a majority.
 fn may_be_taken_back(error: &Error) -> bool {
     match error.kind.as_ref() {
         ErrorKind::Write(WriteFailure::WriteConcernError(_)) => true,

@@ -1,4 +1,4 @@
-//! Indexes, made at start-up. One that cannot be made keeps the store from opening.
+//! Indexes, created at start-up. If one cannot be created, the store does not open.
 
 use bson::{Document, doc};
 use futures::future::try_join_all;
@@ -11,11 +11,11 @@ use crate::collections::{Collections, Raw};
 use crate::error::During;
 use crate::wakeup::Notices;
 
-/// Raised whenever collections or indexes change.
+/// The version of the layout, raised whenever collections or indexes change.
 const VERSION: i32 = 1;
 const OP: &str = "connect";
 
-/// Makes collections and indexes unless this version of them is there, or says that they are missing.
+/// Creates collections and indexes unless this version of them exists, or reports that they are missing.
 pub(crate) async fn ensure(store: &MongoStore, migrate: bool) -> StoreResult<()> {
     let c = &store.collections;
     let schema = c.schema.clone_with_type::<Document>();
@@ -37,14 +37,14 @@ pub(crate) async fn ensure(store: &MongoStore, migrate: bool) -> StoreResult<()>
         }
         _ => {}
     }
-    // A transaction may not make the collection that it writes to while another one does, so all of them exist first.
+    // Two transactions may not create the same collection at the same time, so all of them are created first.
     let names = store.database.list_collection_names().await.during(OP)?;
     let missing = |name: &str| !names.iter().any(|known| known == name);
     let plain = c.all().map(Raw::name).filter(|name| missing(name));
     try_join_all(plain.map(|name| create(store, name, CreateCollectionOptions::default()))).await?;
     if missing(store.notices.name()) {
         match create(store, store.notices.name(), Notices::layout()).await {
-            // A store works without; `startup` says so.
+            // A store works without the notices; `startup` reports it.
             Err(error) if error.kind() == StoreErrorKind::Other => {}
             made => made?,
         }
@@ -74,13 +74,13 @@ fn models(c: &Collections) -> Vec<(&Raw, Vec<IndexModel>)> {
         (
             &c.jobs,
             vec![
-                // The five heads of a queue. Nothing that cannot be claimed stands before them.
+                // The heads of a queue's five priorities. Only claimable jobs are indexed, so nothing precedes them.
                 partial(
                     "claim_executable",
                     doc! { "queue.name": 1, "queue.priority": 1, "scheduled_time": 1, "_id": 1 },
                     claimable(),
                 ),
-                // The five heads of what is parked on one thing, and what of it has expired. Mostly empty.
+                // The parked heads of each reason, by priority, and the expired parked jobs. Mostly empty.
                 partial(
                     "parked",
                     doc! {
@@ -93,11 +93,11 @@ fn models(c: &Collections) -> Vec<(&Raw, Vec<IndexModel>)> {
                     expiring.insert("spec.expires_at", doc! { "$exists": true });
                     expiring
                 }),
-                // When anything is due at all, for the heartbeat.
+                // The earliest due time of any queue, for the heartbeat.
                 partial("next_due", doc! { "scheduled_time": 1 }, claimable_anywhere()),
-                // Jobs of an owner: what it holds, and what a dead one left.
+                // Jobs of an owner: those that it holds, and those that a dead owner left.
                 partial("orphan", doc! { "queue.picked_by": 1, "_id": 1 }, doc! { "status": "RUNNING" }),
-                // One live job a business key. Strings compare by bytes: no collation is set.
+                // One live job per business key. Strings compare by bytes: no collation is set.
                 unique_partial(
                     "business_key",
                     doc! { "queue.business_key": 1 },
@@ -114,7 +114,7 @@ fn models(c: &Collections) -> Vec<(&Raw, Vec<IndexModel>)> {
                     doc! { "spec.batch": { "$exists": true } },
                 ),
                 partial("tag", doc! { "spec.tags": 1, "_id": 1 }, doc! { "spec.tags": { "$exists": true } }),
-                // Old jobs for the archive, dead letters for people.
+                // Ended jobs for the archive, dead letters for operators.
                 partial(
                     "ended",
                     doc! { "status": 1, "ending.terminated_at": 1 },
@@ -132,21 +132,21 @@ fn models(c: &Collections) -> Vec<(&Raw, Vec<IndexModel>)> {
     ]
 }
 
-/// The jobs that could be claimed once their time has come. Schedules have no queue name.
+/// A filter for jobs that could be claimed once they are due. Schedules have no queue name.
 pub(crate) fn claimable() -> Document {
     doc! {
         "status": "PENDING", "blocked_by": 0, "queue.name": { "$exists": true }, "queue.parked_on": null,
     }
 }
 
-/// The same jobs in words that no claim uses: a claim that could go by `next_due` as well would try both indexes each time.
+/// The same filter with one more condition, which no claim uses: otherwise each claim would also try `next_due`.
 pub(crate) fn claimable_anywhere() -> Document {
     let mut claimable = claimable();
     claimable.insert("created_at", doc! { "$exists": true });
     claimable
 }
 
-/// Jobs that could be claimed by whoever has what they lack.
+/// A filter for parked jobs, claimable by an owner that has what they lack.
 pub(crate) fn parked() -> Document {
     doc! { "status": "PENDING", "blocked_by": 0, "queue.parked_on": { "$exists": true } }
 }

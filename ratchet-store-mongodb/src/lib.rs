@@ -1,9 +1,9 @@
 //! The Ratchet store on MongoDB.
 //!
 //! A job is one document, so most of what happens to it is one atomic update: claiming, plain outcomes, recovery,
-//! heartbeats and locks need no transaction. What touches several documents (keys that last, edges, batches, permits)
-//! is a `unit` of work: read, decide in plain Rust, write what changed, in one transaction that is run again as a
-//! whole if another one was faster. `docs/stores/mongodb.md` tells the whole story.
+//! heartbeats and locks need no transaction. An operation on several documents (keys that last, edges, batches,
+//! permits) is a `unit` of work: read, decide in plain Rust, write what changed, in one transaction that is run again
+//! as a whole if another one was faster. `docs/stores/mongodb.md` has the details.
 //!
 //! ```no_run
 //! use ratchet_store_mongodb::{MongoOptions, MongoStore};
@@ -29,5 +29,5 @@ mod wakeup;
 pub use client::{MongoOptions, MongoStore};
 pub use enlist::InMongo;
 pub use error::driver_error;
-/// The driver, in the version that the store takes clients of.
+/// The driver, in the version whose clients the store accepts.
 pub use mongodb;

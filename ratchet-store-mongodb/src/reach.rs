@@ -1,4 +1,4 @@
-//! Why no server could be chosen. The driver says that in text with names in it, so this finds out by connecting once.
+//! The reason why no server could be selected. The driver's text for it contains names, so this connects once itself.
 
 use std::io;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use ratchet_api::{StoreError, StoreErrorKind, why_unreachable};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long one server may take to answer.
+/// The time in which one server must answer.
 const ANSWER: Duration = Duration::from_secs(2);
 
 const DEFAULT_PORT: u16 = 27_017;
 
-/// Says of an [unavailable](StoreErrorKind::Unavailable) cluster which part of its address is to be checked; other
-/// errors stay as they are.
+/// Adds to an [unavailable](StoreErrorKind::Unavailable) error which part of the address to check; other errors stay
+/// as they are.
 pub(crate) async fn explain(error: StoreError, connection: &ClientOptions) -> StoreError {
     if error.kind() != StoreErrorKind::Unavailable {
         return error;
@@ -33,7 +33,7 @@ pub(crate) async fn explain(error: StoreError, connection: &ClientOptions) -> St
     StoreError::new(StoreErrorKind::Unavailable, error.op(), detail)
 }
 
-/// Why the first server cannot be reached; `None` if any can.
+/// The reason why the first server cannot be reached; `None` if any can.
 async fn first_trouble(hosts: &[ServerAddress]) -> Option<io::Error> {
     let mut first = None;
     for host in hosts {
@@ -46,7 +46,7 @@ async fn first_trouble(hosts: &[ServerAddress]) -> Option<io::Error> {
 }
 
 async fn connect(host: &ServerAddress) -> io::Result<()> {
-    // A socket of the system has no port and no name to get wrong.
+    // A Unix socket has neither port nor host name to get wrong.
     let ServerAddress::Tcp { host, port } = host else { return Ok(()) };
     let connected = timeout(ANSWER, TcpStream::connect((host.as_str(), port.unwrap_or(DEFAULT_PORT)))).await;
     connected.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?.map(drop)

@@ -1,4 +1,4 @@
-//! What the server or the user lacks for a store to work, found out when a store is opened instead of with the first job.
+//! Checks when a store is opened that the server and the user have all that a store needs, before the first job does.
 
 use bson::{Bson, Document, doc};
 use futures::future::try_join;
@@ -9,13 +9,13 @@ use crate::error::During;
 
 const OP: &str = "connect";
 
-/// What a store does with the documents of every collection.
+/// The rights that a store needs on every collection.
 const ACTIONS: [&str; 4] = ["find", "insert", "update", "remove"];
-/// What it does with the notices of nodes to each other.
+/// The rights that a store needs on the notices.
 const ACTIONS_ON_NOTICES: [&str; 2] = ["find", "insert"];
 
-/// Makes sure that the server has transactions and that the user may read and write; answers whether nodes can tell each
-/// other about new work.
+/// Checks that the server has transactions and that the user may read and write. Returns whether nodes can notify
+/// each other of new work.
 pub(crate) async fn check(store: &MongoStore) -> StoreResult<bool> {
     let ask = |question| async { store.database.run_command(question).await.during(OP) };
     let (hello, status) =
@@ -37,12 +37,12 @@ pub(crate) async fn check(store: &MongoStore) -> StoreResult<bool> {
     }
     let hindrance = hindrance(store, &status).await?;
     if let Some(hindrance) = &hindrance {
-        tracing::warn!(hindrance, "nodes have no wakeups here: work of others is found by polling");
+        tracing::warn!(hindrance, "no wakeups: work of other nodes is found by polling");
     }
     Ok(hindrance.is_none())
 }
 
-/// Why nodes cannot tell each other about new work.
+/// The reason why nodes cannot notify each other of new work; `None` if they can.
 async fn hindrance(store: &MongoStore, status: &Document) -> StoreResult<Option<String>> {
     let notices = store.notices.name();
     let lacking = lacking(status, store.database.name(), &ACTIONS_ON_NOTICES, &[notices]);
@@ -57,12 +57,12 @@ async fn hindrance(store: &MongoStore, status: &Document) -> StoreResult<Option<
     }
 }
 
-/// A member of a replica set has them, and a router before a sharded cluster.
+/// Whether the server has transactions: members of a replica set do, and routers of a sharded cluster.
 fn has_transactions(hello: &Document) -> bool {
     hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid")
 }
 
-/// Each right that is missing, and on what. None are if nobody had to log in.
+/// Each right that is missing, and on what. Empty if no login is required.
 fn lacking(status: &Document, database: &str, actions: &[&str], collections: &[&str]) -> Vec<String> {
     let Ok(authentication) = status.get_document("authInfo") else { return Vec::new() };
     let list = |name| authentication.get_array(name).map(Vec::as_slice).unwrap_or_default();
@@ -84,7 +84,7 @@ fn lacking(status: &Document, database: &str, actions: &[&str], collections: &[&
     lacking
 }
 
-/// Whether a privilege allows this. An empty name stands for all.
+/// Whether a privilege allows the action on the collection. An empty name stands for all.
 fn allows(privilege: &Document, action: &str, database: &str, collection: &str) -> bool {
     let Ok(resource) = privilege.get_document("resource") else { return false };
     let covers = |part, name| resource.get_str(part).is_ok_and(|of| of.is_empty() || of == name);

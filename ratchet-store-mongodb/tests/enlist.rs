@@ -16,9 +16,9 @@ use ratchet_store_memory::MemoryStore;
 use ratchet_store_mongodb::{MongoOptions, MongoStore, driver_error};
 
 /// A database of its own, dropped at the end of a test that passed.
-struct Place(MongoStore, String);
+struct TestDatabase(MongoStore, String);
 
-impl Place {
+impl TestDatabase {
     async fn open() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("ratchet_enlist_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
@@ -76,7 +76,7 @@ fn for_business(key: &str) -> (Submission, JobId) {
 
 #[tokio::test]
 async fn a_job_exists_once_the_users_transaction_is_committed_and_never_if_it_is_aborted() {
-    let place = Place::open().await;
+    let place = TestDatabase::open().await;
     for commits in [false, true] {
         let (submission, id) = single();
         let mut session = place.transaction().await;
@@ -93,7 +93,7 @@ async fn a_job_exists_once_the_users_transaction_is_committed_and_never_if_it_is
 
 #[tokio::test]
 async fn a_key_that_is_taken_is_an_answer_and_the_users_transaction_goes_on() {
-    let place = Place::open().await;
+    let place = TestDatabase::open().await;
     let (first, holder) = keyed("once");
     assert_eq!(place.0.insert(&[first]).await.expect("stored"), [Inserted::New]);
     let (live, busy) = for_business("order 7");
@@ -120,9 +120,9 @@ async fn a_key_that_is_taken_is_an_answer_and_the_users_transaction_goes_on() {
 
 #[tokio::test]
 async fn many_jobs_are_stored_in_one_transaction_and_know_each_others_keys() {
-    let place = Place::open().await;
+    let place = TestDatabase::open().await;
     let (first, holder) = keyed("once");
-    // More than one message should carry, with the second use of a key far behind the first.
+    // More than fit in one message, with the second use of a key far behind the first.
     let mut submissions: Vec<_> = std::iter::repeat_with(|| single().0).take(450).collect();
     submissions.insert(0, first);
     submissions.push(keyed("once").0);
@@ -138,7 +138,7 @@ async fn many_jobs_are_stored_in_one_transaction_and_know_each_others_keys() {
 
 #[tokio::test]
 async fn a_workflow_is_stored_as_a_whole_inside_the_users_transaction() {
-    let place = Place::open().await;
+    let place = TestDatabase::open().await;
     let mut workflow = Submission::single(job());
     workflow.jobs.push(job());
     let (parent, child) = (workflow.jobs[0].spec.id, workflow.jobs[1].spec.id);
@@ -157,10 +157,10 @@ async fn who_loses_a_race_for_a_key_is_told_by_the_drivers_label() {
     type MakeSubmission = fn(&str) -> (Submission, JobId);
     for make in [keyed as MakeSubmission, for_business] {
         for committed_first in [false, true] {
-            let place = Place::open().await;
+            let place = TestDatabase::open().await;
             let (mut winner, mut loser) = (place.transaction().await, place.transaction().await);
             let seen = place.0.client().database(&place.1).collection::<Document>("orders");
-            // From now on the loser sees nothing that is committed later.
+            // From now on the loser does not see later commits.
             seen.find_one(doc! {}).session(&mut loser).await.expect("read");
             let won = winner.insert_in(&place.0, &[make("once").0]).await.expect("stored");
             assert_eq!(won, [Inserted::New]);
@@ -170,7 +170,7 @@ async fn who_loses_a_race_for_a_key_is_told_by_the_drivers_label() {
             let lost = loser.insert_in(&place.0, &[make("once").0]).await.expect_err("it lost");
             assert_eq!(lost.kind(), StoreErrorKind::Transient, "{lost}");
             assert!(lost.source().is_some(), "{lost:?}");
-            // However many errors lie around it.
+            // The label survives any number of wrapping errors.
             assert!(driver_error(SubmitError::from(lost)).contains_label(TRANSIENT_TRANSACTION_ERROR));
             if !committed_first {
                 winner.abort_transaction().await.expect("aborted");
@@ -182,7 +182,7 @@ async fn who_loses_a_race_for_a_key_is_told_by_the_drivers_label() {
 
 #[tokio::test]
 async fn the_users_own_loop_runs_a_lost_race_again() {
-    let place = Place::open().await;
+    let place = TestDatabase::open().await;
     let (first, holder) = keyed("once");
     let mut rival = place.transaction().await;
     rival.insert_in(&place.0, &[first]).await.expect("stored");
@@ -205,7 +205,7 @@ async fn the_users_own_loop_runs_a_lost_race_again() {
 
 #[tokio::test]
 async fn a_session_without_a_transaction_is_refused() {
-    let place = Place::open().await;
+    let place = TestDatabase::open().await;
     let mut session = place.session().await;
     let (submission, id) = single();
     for _ in 0..2 {
@@ -225,7 +225,7 @@ async fn a_session_without_a_transaction_is_refused() {
 
 #[tokio::test]
 async fn a_session_of_another_client_is_refused() {
-    let place = Place::open().await;
+    let place = TestDatabase::open().await;
     let stranger = Client::with_uri_str(url()).await.expect("the address is one");
     let mut session = stranger.start_session().await.expect("a session starts");
     session.start_transaction().await.expect("it begins");
@@ -239,7 +239,7 @@ async fn a_session_of_another_client_is_refused() {
 
 #[tokio::test]
 async fn a_session_does_not_take_jobs_of_another_store() {
-    let place = Place::open().await;
+    let place = TestDatabase::open().await;
     let mut session = place.transaction().await;
     let refused = session.insert_in(&MemoryStore::new(), &[single().0]).await.expect_err("it is refused");
     assert_eq!(refused.kind(), StoreErrorKind::Unsupported);

@@ -1,5 +1,5 @@
-//! What an election does to a call in flight, by the server's own fail points: replies are lost, and writes are done that no
-//! majority has confirmed. `cargo xtask torture --store mongodb --scenario failover` kills real primaries.
+//! The effect of an election on a call in flight, by the server's own fail points: replies are lost, and writes are
+//! done that no majority has confirmed. `cargo xtask torture --store mongodb --scenario failover` kills real primaries.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -19,20 +19,20 @@ use ratchet_servers::Server;
 use ratchet_store_mongodb::{MongoOptions, MongoStore};
 use tokio::sync::{Mutex, MutexGuard};
 
-/// The code of a primary that shuts down, and of a majority that did not answer in time.
+/// The code of a primary that shuts down, and of a majority that did not confirm in time.
 const SHUTDOWN: i32 = 91;
 const NO_MAJORITY: i32 = 64;
 
-/// A database of its own, on a server that does as it is told to this test alone.
-struct Place {
+/// A database of its own, on the shared server, whose fail points apply only to this test.
+struct TestDatabase {
     store: MongoStore,
     database: Database,
     admin: Database,
-    /// A server has one fail point of a kind.
+    /// A server has only one fail point of each kind.
     _turn: MutexGuard<'static, ()>,
 }
 
-impl Place {
+impl TestDatabase {
     async fn open(name: &str, parameters: &str) -> Self {
         static TURN: LazyLock<Mutex<()>> = LazyLock::new(Mutex::default);
         let turn = TURN.lock().await;
@@ -45,7 +45,7 @@ impl Place {
         Self { store, database, admin: client.database("admin"), _turn: turn }
     }
 
-    /// The next so many of these commands go wrong.
+    /// Makes the next `times` of these commands fail.
     async fn fail(&self, command: &str, times: i32, how: Document) {
         let mut data = doc! { "failCommands": [command], "appName": self.database.name() };
         data.extend(how);
@@ -87,14 +87,14 @@ fn lost_connection() -> Document {
     doc! { "closeConnection": true }
 }
 
-/// The command is carried out, and a majority is not known to have it.
+/// A fail point for a command that is carried out, but not known to be on a majority.
 fn unconfirmed(code: i32) -> Document {
     doc! { "writeConcernError": { "code": code, "errmsg": "by a fail point" } }
 }
 
 #[tokio::test]
 async fn a_commit_whose_reply_is_lost_is_sent_again() {
-    let place = Place::open("commit", "").await;
+    let place = TestDatabase::open("commit", "").await;
     for how in [lost_connection(), unconfirmed(NO_MAJORITY)] {
         let mut job = keyed_job();
         job.spec.idempotency_key = IdempotencyKey::new(how.to_string()).ok();
@@ -106,7 +106,7 @@ async fn a_commit_whose_reply_is_lost_is_sent_again() {
 
 #[tokio::test]
 async fn a_unit_runs_again_when_its_connection_is_lost_before_its_commit() {
-    let place = Place::open("unit", "").await;
+    let place = TestDatabase::open("unit", "").await;
     // The first asks for the time, the second is the first read of the transaction.
     for command in ["hello", "find", "insert"] {
         let mut job = keyed_job();
@@ -119,7 +119,7 @@ async fn a_unit_runs_again_when_its_connection_is_lost_before_its_commit() {
 
 #[tokio::test]
 async fn a_commit_that_stays_unknown_is_recognised_when_the_call_is_sent_again() {
-    let place = Place::open("unknown", "").await;
+    let place = TestDatabase::open("unknown", "").await;
     let job = keyed_job();
     place.fail("commitTransaction", 100, unconfirmed(NO_MAJORITY)).await;
     let unknown = place.insert(&job).await.expect_err("it is not known");
@@ -132,7 +132,7 @@ async fn a_commit_that_stays_unknown_is_recognised_when_the_call_is_sent_again()
 
 #[tokio::test]
 async fn an_outcome_that_no_majority_confirmed_is_recognised_when_it_is_sent_again() {
-    let place = Place::open("outcome", "").await;
+    let place = TestDatabase::open("outcome", "").await;
     let owner = Owner::incarnate("test");
     place.store.join(&NodeInfo::new(owner.clone()), Duration::from_secs(60)).await.expect("a node joins");
     assert_eq!(place.insert(&job()).await.expect("insert answers"), Inserted::New);
@@ -150,7 +150,7 @@ async fn an_outcome_that_no_majority_confirmed_is_recognised_when_it_is_sent_aga
 
 #[tokio::test]
 async fn an_insert_that_no_majority_confirmed_is_not_called_stored() {
-    let place = Place::open("insert", "").await;
+    let place = TestDatabase::open("insert", "").await;
     let job = job();
     place.fail("insert", 1, unconfirmed(NO_MAJORITY)).await;
     let unconfirmed = place.insert(&job).await.expect_err("an election may take it back");
@@ -162,9 +162,9 @@ async fn an_insert_that_no_majority_confirmed_is_not_called_stored() {
 
 #[tokio::test]
 async fn a_transaction_of_a_dead_process_is_in_nobodys_way_for_long() {
-    let place = Place::open("abandoned", "").await;
+    let place = TestDatabase::open("abandoned", "").await;
     let (dead, living) = (keyed_job(), keyed_job());
-    // As a unit does that is killed before its commit: it has taken the key.
+    // Like a unit that is killed before its commit: it has taken the key.
     let mut abandoned = place.store.client().start_session().await.expect("a session begins");
     abandoned.start_transaction().read_concern(ReadConcern::snapshot()).await.expect("a transaction begins");
     let submission = [Submission::single(dead)];
@@ -176,7 +176,7 @@ async fn a_transaction_of_a_dead_process_is_in_nobodys_way_for_long() {
     let insert = async {
         loop {
             match place.insert(&living).await {
-                // It was in the way for longer than a call lasts.
+                // The call gives up before the transaction in its way is aborted.
                 Err(error) => assert_eq!(error.kind(), StoreErrorKind::Transient, "{error}"),
                 Ok(answer) => return answer,
             }
@@ -192,7 +192,7 @@ async fn a_transaction_of_a_dead_process_is_in_nobodys_way_for_long() {
 
 #[tokio::test]
 async fn reads_go_to_the_primary_whatever_the_url_says() {
-    let place = Place::open("read", "&readPreference=secondary").await;
+    let place = TestDatabase::open("read", "&readPreference=secondary").await;
     let job = keyed_job();
     assert_eq!(place.insert(&job).await.expect("insert answers"), Inserted::New);
     let found = place.store.find(&[job.spec.id]).await.expect("find answers");
@@ -202,7 +202,7 @@ async fn reads_go_to_the_primary_whatever_the_url_says() {
 
 #[tokio::test]
 async fn reads_go_to_the_primary_whatever_a_given_client_is_set_to() {
-    let place = Place::open("client", "").await;
+    let place = TestDatabase::open("client", "").await;
     let url = ratchet_servers::url(Server::Mongodb).unwrap_or_else(|error| panic!("{error}"));
     let client = Client::with_uri_str(format!("{url}&readPreference=secondary")).await.expect("it is a URL");
     let options = MongoOptions::default().database(place.database.name());

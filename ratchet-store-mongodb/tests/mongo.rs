@@ -1,11 +1,11 @@
-//! What only this store can show: the server's own clock, history that overflows, and ways to open it.
+//! Behaviours of this store alone: the server's own clock, history that overflows, and the ways to open it.
 
 mod common;
 
 use std::slice::from_ref;
 use std::time::Duration;
 
-use common::{LEASE, Place, error, job, url};
+use common::{LEASE, TestDatabase, error, job, url};
 use mongodb::Client;
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Bson, Document, doc};
@@ -22,7 +22,7 @@ use ratchet_store_mongodb::{MongoOptions, MongoStore};
 
 #[tokio::test]
 async fn an_outcome_that_the_server_refuses_is_told_as_such_and_hinders_no_other() {
-    let place = Place::open(StoreClock::Server).await;
+    let place = TestDatabase::open(StoreClock::Server).await;
     place.insert(vec![job(), job()]).await;
     let claims = place.claim(2).await;
     let strict = doc! { "collMod": "scheduler_job", "validator": { "ending.result": { "$ne": "1" } } };
@@ -33,7 +33,7 @@ async fn an_outcome_that_the_server_refuses_is_told_as_such_and_hinders_no_other
     let outcomes = [succeeded(&claims[0], "1"), succeeded(&claims[1], "2")];
     let refused = place.store.commit(&place.owner, &outcomes).await.expect_err("one is refused");
     assert_eq!((refused.kind(), refused.code()), (StoreErrorKind::RefusedContent, Some("121")));
-    // By itself, or with the other one before.
+    // Alone, or with the other outcome before it.
     let other = place.commit(outcomes[1].clone()).await;
     assert!(matches!(other, Verdict::Recorded(_) | Verdict::AlreadyRecorded), "{other:?}");
     place.close().await;
@@ -42,7 +42,7 @@ async fn an_outcome_that_the_server_refuses_is_told_as_such_and_hinders_no_other
 // shows: S194
 #[tokio::test]
 async fn ids_are_kept_as_uuids_of_the_standard_subtype_and_come_back_as_they_were() {
-    let place = Place::open(StoreClock::Server).await;
+    let place = TestDatabase::open(StoreClock::Server).await;
     let id = place.insert(vec![job()]).await[0];
     let document = place.jobs().find_one(doc! {}).await.expect("read").expect("it is there");
     let Some(Bson::Binary(kept)) = document.get("_id") else { panic!("{document}") };
@@ -53,7 +53,7 @@ async fn ids_are_kept_as_uuids_of_the_standard_subtype_and_come_back_as_they_wer
 
 #[tokio::test]
 async fn everything_works_by_the_servers_clock() {
-    let place = Place::open(StoreClock::Server).await;
+    let place = TestDatabase::open(StoreClock::Server).await;
     let before = place.store.database_time().await.expect("the server tells the time");
     place.insert(vec![job()]).await;
     let claim = place.claim(1).await.remove(0);
@@ -101,7 +101,7 @@ async fn everything_works_by_the_servers_clock() {
 
 #[tokio::test]
 async fn leases_and_locks_run_by_the_servers_clock() {
-    let place = Place::open(StoreClock::Server).await;
+    let place = TestDatabase::open(StoreClock::Server).await;
     place.insert(vec![job()]).await;
     let dead = Owner::incarnate("dead");
     place.store.join(&NodeInfo::new(dead.clone()), LEASE).await.expect("a node joins");
@@ -134,7 +134,7 @@ async fn leases_and_locks_run_by_the_servers_clock() {
 
 #[tokio::test]
 async fn history_that_overflows_its_document_is_still_complete() {
-    let place = Place::open(StoreClock::Manual(Default::default())).await;
+    let place = TestDatabase::open(StoreClock::Manual(Default::default())).await;
     let job = job();
     let id = job.spec.id;
     place.insert(vec![job]).await;
@@ -161,7 +161,7 @@ async fn history_that_overflows_its_document_is_still_complete() {
 
 #[tokio::test]
 async fn a_store_opens_from_a_client_and_from_options_of_the_driver() {
-    let place = Place::open(StoreClock::Server).await;
+    let place = TestDatabase::open(StoreClock::Server).await;
     let new = job();
     let id = new.spec.id;
     place.insert(vec![new]).await;

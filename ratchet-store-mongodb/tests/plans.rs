@@ -1,5 +1,5 @@
-//! How MongoDB finds documents: the commands that the store really sends, explained by the server, on a collection that is
-//! full of jobs that they must not read.
+//! How MongoDB finds documents: the commands that the store really sends, explained by the server, on a collection that
+//! is full of jobs that they must not read.
 
 mod common;
 #[path = "common/plan.rs"]
@@ -8,7 +8,7 @@ mod plan;
 use std::slice::from_ref;
 use std::time::Duration;
 
-use common::{LEASE, Place, error, job, job_with, succeeded, uuid};
+use common::{LEASE, TestDatabase, error, job, job_with, succeeded, uuid};
 use mongodb::bson::{DateTime, Document, doc};
 use plan::{Plan, explain};
 use ratchet_api::store::{
@@ -20,7 +20,7 @@ use ratchet_api::{
     Outcome, Owner, ParkedOn, StoreClock, Submission,
 };
 
-/// How many jobs there are of each kind that nobody may read.
+/// The number of jobs of each kind that must not be read.
 const MANY: usize = 600;
 const LIMIT: usize = 10;
 /// More than a head of each priority, a node, and the ends of ranges; far less than any kind of job.
@@ -29,8 +29,8 @@ const FEW: u64 = 8 * LIMIT as u64;
 const CLOCKS: [fn() -> StoreClock; 2] = [|| StoreClock::Server, || StoreClock::Manual(Default::default())];
 
 /// A place with many jobs of every kind, and its due ones, of all priorities.
-async fn crowded(clock: StoreClock) -> Place {
-    let place = Place::open(clock).await;
+async fn crowded(clock: StoreClock) -> TestDatabase {
+    let place = TestDatabase::open(clock).await;
     let other = Owner::incarnate("other");
     place.store.join(&NodeInfo::new(other.clone()), LEASE).await.expect("a node joins");
     let now = DateTime::now();
@@ -59,18 +59,18 @@ async fn crowded(clock: StoreClock) -> Place {
     place
 }
 
-async fn turn_into(place: &Place, ids: &[JobId], change: Document) {
+async fn turn_into(place: &TestDatabase, ids: &[JobId], change: Document) {
     let ids: Vec<_> = ids.iter().copied().map(uuid).collect();
     place.jobs().update_many(doc! { "_id": { "$in": ids } }, change).await.expect("they change");
 }
 
-/// How the server finds the documents of each command that `work` sends.
-async fn plans<T>(place: &Place, work: impl Future<Output = T>) -> (T, Vec<Plan>) {
+/// The plans of all commands that `work` sends.
+async fn plans<T>(place: &TestDatabase, work: impl Future<Output = T>) -> (T, Vec<Plan>) {
     let (done, sent) = place.sent_by(work).await;
     (done, explain(&place.database, &sent).await)
 }
 
-/// None of these reads more than so much, and jobs only by these indexes.
+/// Asserts that no plan reads more than `most`, and jobs only by these indexes.
 #[track_caller]
 fn expect(plans: &[Plan], most: u64, indexes: &[&str]) {
     assert!(!plans.is_empty(), "something was sent");
@@ -127,8 +127,8 @@ async fn while_nobody_waits_a_claim_reads_all_priorities_together() {
     }
 }
 
-/// One kind of work, and what it sends, by each clock.
-async fn of_a_claim<T>(most: u64, indexes: &[&str], work: impl AsyncFn(&Place, Vec<JobClaim>) -> T) {
+/// Checks one kind of work and the commands that it sends, by each clock.
+async fn of_a_claim<T>(most: u64, indexes: &[&str], work: impl AsyncFn(&TestDatabase, Vec<JobClaim>) -> T) {
     for clock in CLOCKS {
         let place = crowded(clock()).await;
         let claims = place.claim(LIMIT).await;
@@ -140,20 +140,21 @@ async fn of_a_claim<T>(most: u64, indexes: &[&str], work: impl AsyncFn(&Place, V
 
 #[tokio::test]
 async fn a_load_goes_by_ids() {
-    let load =
-        async |place: &Place, claims: Vec<JobClaim>| place.store.load(&place.owner, &claims).await.is_ok();
+    let load = async |place: &TestDatabase, claims: Vec<JobClaim>| {
+        place.store.load(&place.owner, &claims).await.is_ok()
+    };
     of_a_claim(FEW, &["_id_"], load).await;
 }
 
 #[tokio::test]
 async fn outcomes_go_by_ids() {
-    let commit = async |place: &Place, claims: Vec<JobClaim>| {
+    let commit = async |place: &TestDatabase, claims: Vec<JobClaim>| {
         let mut outcomes: Vec<Outcome> = claims.iter().map(succeeded).collect();
         outcomes[0].end = End::Retry { delay: Duration::ZERO, error: error("boom") };
         outcomes[1].end = End::HandBack { delay: Duration::ZERO, reason: HandBackReason::Released };
         outcomes[2].end = End::Park { on: ParkedOn::Method("other.Service.run".to_owned()) };
         place.store.commit(&place.owner, &outcomes).await.expect("commit answers");
-        // Recorded already: a unit finds out.
+        // Already recorded, so that a unit has to find out.
         place.store.commit(&place.owner, &outcomes).await.expect("commit answers");
     };
     of_a_claim(FEW, &["_id_"], commit).await;
@@ -162,7 +163,7 @@ async fn outcomes_go_by_ids() {
 // shows: S138 S160
 #[tokio::test]
 async fn what_an_owner_holds_is_found_by_the_index_of_running_jobs() {
-    let owned = async |place: &Place, _| place.store.owned(&place.owner).await.expect("owned answers");
+    let owned = async |place: &TestDatabase, _| place.store.owned(&place.owner).await.expect("owned answers");
     of_a_claim(FEW, &["orphan"], owned).await;
     for clock in CLOCKS {
         let place = crowded(clock()).await;
@@ -178,14 +179,14 @@ async fn what_an_owner_holds_is_found_by_the_index_of_running_jobs() {
     }
 }
 
-/// It asks who holds jobs, so it reads each running one once, and of all others a few.
+/// It asks which owners hold jobs, so it reads each running job once, and a few others.
 #[tokio::test]
 async fn a_beat_reads_no_jobs_but_running_ones() {
     for clock in CLOCKS {
         let place = crowded(clock()).await;
         let beat = Beat::new(place.owner.clone(), LEASE);
         let (_, found) = plans(&place, place.store.beat(&beat)).await;
-        // When anything is due is asked twice, and each time a first batch is read.
+        // The due time is asked for twice, and each time a first batch is read.
         const BATCH: u64 = 101;
         expect(&found, MANY as u64 + 2 * BATCH + FEW, &["orphan", "next_due", "parked", "next_fire"]);
         place.close().await;
@@ -229,7 +230,7 @@ async fn parked_jobs_are_found_by_their_indexes() {
     for clock in CLOCKS {
         let place = crowded(clock()).await;
         let present = place.store.database_time().await.expect("the store tells the time");
-        // The older ones lack what nobody has, and no two are due at one instant.
+        // The older ones lack what no node has, and no two are due at one instant.
         for (age, lacks) in [(20_000, "method:other.Service.run"), (10_000, "method:test.Service.run")] {
             let due = |n| Due::At(present - Duration::from_millis(age + n as u64));
             let ids = place.insert((0..MANY).map(|n| job_with(|job| job.due = due(n))).collect()).await;
@@ -258,10 +259,10 @@ async fn old_jobs_are_found_from_the_end_that_is_longest_ago() {
     }
 }
 
-/// What was accepted outlives any one server, and nothing is told that an election could take back.
+/// Accepted jobs outlive any one server, and no answer is based on data that an election could roll back.
 #[tokio::test]
 async fn writes_and_what_decides_wait_for_a_majority() {
-    let place = Place::open(StoreClock::Server).await;
+    let place = TestDatabase::open(StoreClock::Server).await;
     let keyed =
         Submission::single(job_with(|job| job.spec.idempotency_key = IdempotencyKey::new("key").ok()));
     let ((), sent) = place

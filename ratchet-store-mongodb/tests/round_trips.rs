@@ -1,11 +1,11 @@
-//! How many commands each operation sends: the table of `docs/stores/mongodb.md`, measured by the driver's own events.
+//! The number of commands per operation: the table of `docs/stores/mongodb.md`, measured by the driver's own events.
 
 mod common;
 
 use std::slice::from_ref;
 use std::time::Duration;
 
-use common::{LEASE, Place, error, job, job_with, succeeded};
+use common::{LEASE, TestDatabase, error, job, job_with, succeeded};
 use mongodb::bson::Document;
 use ratchet_api::store::{
     JobBatchStatusStore as _, JobBulkStore as _, JobClaimStore as _, JobCrudStore as _, JobPauseStore as _,
@@ -18,13 +18,13 @@ use ratchet_api::{
     StoreClock, Submission, Verdict,
 };
 
-/// What was asked of the store, and what it sent for that.
+/// The rows of the table: the operation, and the commands that it sent.
 #[derive(Default)]
 struct Table(Vec<(&'static str, String)>);
 
 impl Table {
-    /// Runs `work` and writes down the commands that it sent, in their order.
-    async fn row<T>(&mut self, place: &Place, what: &'static str, work: impl Future<Output = T>) -> T {
+    /// Runs `work` and records the commands that it sent, in order.
+    async fn row<T>(&mut self, place: &TestDatabase, what: &'static str, work: impl Future<Output = T>) -> T {
         let (done, sent) = place.sent_by(work).await;
         let names: Vec<&str> = sent.iter().filter_map(name).collect();
         self.0.push((what, names.join(" ")));
@@ -38,7 +38,7 @@ impl Table {
     }
 }
 
-/// A command as the table calls it.
+/// The name of a command in the table.
 fn name(command: &Document) -> Option<&str> {
     command.keys().next().map(|name| match name.as_str() {
         "commitTransaction" => "commit",
@@ -68,18 +68,19 @@ fn batch_of(children: usize) -> Submission {
     submission
 }
 
-async fn recorded(place: &Place, outcome: Outcome) {
+async fn recorded(place: &TestDatabase, outcome: Outcome) {
     let verdict = place.commit(outcome).await;
     assert!(matches!(verdict, Verdict::Recorded(_)), "{verdict:?}");
 }
 
-async fn submitted(place: &Place, submission: &Submission) {
+async fn submitted(place: &TestDatabase, submission: &Submission) {
     assert_eq!(place.store.insert(from_ref(submission)).await.expect("insert answers"), [Inserted::New]);
 }
 
 #[tokio::test]
 async fn submissions() {
-    let (place, mut table) = (Place::open(StoreClock::Manual(Default::default())).await, Table::default());
+    let (place, mut table) =
+        (TestDatabase::open(StoreClock::Manual(Default::default())).await, Table::default());
     let plain: Vec<Submission> = (0..1_000).map(|_| Submission::single(job())).collect();
     table.row(&place, "1,000 single jobs", place.store.insert(&plain)).await.expect("insert answers");
     let with_key = job_with(|job| job.spec.business_key = BusinessKey::new("order 1").ok());
@@ -106,7 +107,8 @@ async fn submissions() {
 
 #[tokio::test]
 async fn the_life_of_a_job() {
-    let (place, mut table) = (Place::open(StoreClock::Manual(Default::default())).await, Table::default());
+    let (place, mut table) =
+        (TestDatabase::open(StoreClock::Manual(Default::default())).await, Table::default());
     place.insert(std::iter::repeat_with(job).take(600).collect()).await;
     let claims = table.row(&place, "a claim of 500", place.claim(500)).await;
     assert_eq!(claims.len(), 500);
@@ -146,10 +148,11 @@ async fn the_life_of_a_job() {
     place.close().await;
 }
 
-/// What leaves the plain path: one transaction for a call, whatever it carries.
+/// Outcomes outside the plain path: one transaction per call, whatever it carries.
 #[tokio::test]
 async fn outcomes_with_consequences() {
-    let (place, mut table) = (Place::open(StoreClock::Manual(Default::default())).await, Table::default());
+    let (place, mut table) =
+        (TestDatabase::open(StoreClock::Manual(Default::default())).await, Table::default());
     place.insert(std::iter::repeat_with(job).take(3).collect()).await;
     let [parent, called, replayed] = place.claim(3).await.try_into().expect("three jobs");
     let children = child_of(&parent);
@@ -194,14 +197,15 @@ async fn outcomes_with_consequences() {
     place.close().await;
 }
 
-async fn drain(place: &Place) {
+async fn drain(place: &TestDatabase) {
     let outcomes: Vec<Outcome> = place.claim(100).await.iter().map(succeeded).collect();
     place.store.commit(&place.owner, &outcomes).await.expect("commit answers");
 }
 
 #[tokio::test]
 async fn control_and_the_cluster() {
-    let (place, mut table) = (Place::open(StoreClock::Manual(Default::default())).await, Table::default());
+    let (place, mut table) =
+        (TestDatabase::open(StoreClock::Manual(Default::default())).await, Table::default());
     let ids = place.insert(std::iter::repeat_with(job).take(4).collect()).await;
     let why = error("no need").class;
     table.row(&place, "a cancel", place.store.cancel(&[ids[0].into()], &why)).await.expect("cancel answers");
@@ -253,10 +257,10 @@ async fn control_and_the_cluster() {
     place.close().await;
 }
 
-/// By the server's clock: what is computed here asks for the time first, and what waits again is asked when it is due.
+/// By the server's clock: decisions made here first ask for the time, and the due time of a retry is read back.
 #[tokio::test]
 async fn what_the_clock_of_the_server_adds() {
-    let (place, mut table) = (Place::open(StoreClock::Server).await, Table::default());
+    let (place, mut table) = (TestDatabase::open(StoreClock::Server).await, Table::default());
     table.row(&place, "a single job", submitted(&place, &Submission::single(job()))).await;
     table.row(&place, "an idempotency key", submitted(&place, &keyed("key"))).await;
     let [first, second] = table.row(&place, "a claim", place.claim(2)).await.try_into().expect("two jobs");

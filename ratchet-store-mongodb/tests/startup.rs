@@ -1,4 +1,4 @@
-//! What is found out when a store is opened: on a server of its own, which asks for a password and is no replica set.
+//! The checks when a store is opened: on a server of its own, which asks for a password and is no replica set.
 
 mod own_server;
 

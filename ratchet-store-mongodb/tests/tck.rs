@@ -1,6 +1,6 @@
 //! The MongoDB store against the conformance suite.
 //!
-//! Making the collections of a namespace costs more than a case, so a database that a case has left is emptied and
+//! Creating the collections of a namespace costs more than a case, so the database of a finished case is emptied and
 //! used again. All of them are dropped at the end.
 
 use std::process::ExitCode;
@@ -89,7 +89,7 @@ fn trouble(error: &mongodb::error::Error) -> StoreError {
 
 async fn empty(database: &Database) -> mongodb::error::Result<()> {
     for name in database.list_collection_names().await? {
-        // Nobody can delete a single notice.
+        // Single notices of a capped collection cannot be deleted.
         if !["scheduler_schema", NOTICES].contains(&name.as_str()) {
             database.collection::<Document>(&name).delete_many(doc! {}).await?;
         }
@@ -97,7 +97,7 @@ async fn empty(database: &Database) -> mongodb::error::Result<()> {
     Ok(())
 }
 
-/// Takes from every node of a database the cursor by which it hears of others.
+/// Kills the cursors with which the nodes of a database follow notices.
 async fn kill_cursors(name: String) -> StoreResult<()> {
     let here = database(&name).await?;
     let following = [
@@ -112,7 +112,7 @@ async fn kill_cursors(name: String) -> StoreResult<()> {
     assert!(!ids.is_empty(), "nobody listens");
     let kill = doc! { "killCursors": NOTICES, "cursors": ids };
     here.run_command(kill).await.map_err(|error| trouble(&error))?;
-    // A cursor that waits finds out with the next document, also with one that nobody hears.
+    // A waiting cursor finds out with the next document, even one without a recipient.
     let present = Timestamp { time: 0, increment: 0 };
     let silent = here.collection(NOTICES).insert_one(doc! { "at": present }).await;
     silent.map_err(|error| trouble(&error)).map(drop)

@@ -1,4 +1,4 @@
-//! Wakeups beyond the conformance suite: cursors, elections, and what a server or a user lacks.
+//! Wakeups beyond the conformance suite: cursors, elections, and servers or users that lack something.
 
 mod own_server;
 
@@ -20,11 +20,11 @@ use tokio::sync::watch;
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A database of its own, dropped at the end of a test that passed.
-struct Place {
+struct TestDatabase {
     database: Database,
 }
 
-impl Place {
+impl TestDatabase {
     async fn new() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("ratchet_wake_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
@@ -43,7 +43,7 @@ impl Place {
         Listening::on(&self.store().await).await
     }
 
-    /// How many cursors follow the notices.
+    /// The number of cursors that follow the notices.
     async fn followers(&self) -> usize {
         let here = doc! { "ns": format!("{}.scheduler_wakeup", self.database.name()) };
         let pipeline = [
@@ -111,11 +111,11 @@ async fn notify(coordinator: &dyn ClusterCoordinator) {
 // shows: S122
 #[tokio::test]
 async fn a_node_does_not_wake_itself() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     let (mut first, mut second) = (place.listening().await, place.listening().await);
     notify(&*first.coordinator).await;
     second.heard(1, 0).await;
-    // Notices arrive in order: that of the second node comes after what the first one would hear of itself.
+    // Notices arrive in order: if the first node heard its own, it would do so before that of the second.
     notify(&*second.coordinator).await;
     first.heard(1, 0).await;
     assert_eq!((first.calls(), second.calls()), ([1, 0], [1, 0]));
@@ -126,7 +126,7 @@ async fn a_node_does_not_wake_itself() {
 
 #[tokio::test]
 async fn what_was_told_before_is_not_heard() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     let sender = place.store().await.coordinator().expect("the store has wakeups");
     for _ in 0..2_000 {
         sender.notify_cancel_requested().await.expect("no error");
@@ -141,7 +141,7 @@ async fn what_was_told_before_is_not_heard() {
 
 #[tokio::test]
 async fn installations_in_one_database_do_not_wake_each_other() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     let shop = MongoStore::connect(&url(), place.options().prefix("shop_")).await.expect("the store opens");
     let (mut ours, mut theirs) = (place.listening().await, Listening::on(&shop).await);
     notify(&*place.store().await.coordinator().expect("one")).await;
@@ -156,12 +156,12 @@ async fn installations_in_one_database_do_not_wake_each_other() {
 
 #[tokio::test]
 async fn no_cursor_stays_behind() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     let (stopped, dropped) = (place.listening().await, place.listening().await);
     place.has_followers(2).await;
     stopped.stop().await;
     drop(dropped);
-    // A cursor that waits finds out with the next notice.
+    // A waiting cursor finds out with the next notice.
     notify(&*place.store().await.coordinator().expect("one")).await;
     place.has_followers(0).await;
     place.close().await;
@@ -169,7 +169,7 @@ async fn no_cursor_stays_behind() {
 
 #[tokio::test]
 async fn a_process_that_only_submits_follows_nothing() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     let mut node = place.listening().await;
     let client = place.store().await.coordinator().expect("one");
     notify(&*client).await;
@@ -182,7 +182,7 @@ async fn a_process_that_only_submits_follows_nothing() {
 
 #[tokio::test]
 async fn a_node_that_listens_leaves_the_store_its_connections() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     let mut one = ClientOptions::parse(url()).await.expect("a URL");
     one.max_pool_size = Some(1);
     let store = MongoStore::from_options(one, place.options()).await.expect("the store opens");
@@ -196,11 +196,11 @@ async fn a_node_that_listens_leaves_the_store_its_connections() {
 
 #[tokio::test]
 async fn a_node_whose_cursor_dies_follows_anew() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     let mut node = place.listening().await;
     place.database.collection::<Document>("scheduler_wakeup").delete_many(doc! {}).await.expect("emptied");
     notify(&*place.store().await.coordinator().expect("one")).await;
-    // Either the notice arrived, or it was called because of the gap.
+    // Either the notice arrived, or the listener was called because of the gap.
     node.heard(1, 0).await;
     node.stop().await;
     place.close().await;
@@ -208,7 +208,7 @@ async fn a_node_whose_cursor_dies_follows_anew() {
 
 #[tokio::test]
 async fn a_store_offers_wakeups_unless_they_are_off_or_cannot_be() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     let offered = async |options: MongoOptions| {
         let store = MongoStore::connect(&url(), options).await.expect("the store opens");
         store.coordinator().is_some()
@@ -243,7 +243,7 @@ async fn wakeups_go_on_after_a_step_down_and_after_a_crash() {
 
     let [work, cancel] = node.calls();
     server.crash().await;
-    // Nobody tells anything: it is called because something may have been lost.
+    // No notice is sent: the listener is called because one may have been lost.
     node.heard(work + 1, cancel + 1).await;
     let [work, cancel] = node.calls();
     notify(&*sender).await;
@@ -258,7 +258,7 @@ async fn a_node_that_follows_a_former_primary_finds_out() {
     let mut node = Listening::on(&store).await;
     let step_down = doc! { "replSetStepDown": 1, "secondaryCatchUpPeriodSecs": 0, "force": true };
     server.admin("").await.run_command(step_down).await.expect("it steps down");
-    // The cursor lives on, and nobody tells anything.
+    // The cursor lives on, and no notice is sent.
     node.heard(1, 1).await;
     node.stop().await;
 }

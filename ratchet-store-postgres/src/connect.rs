@@ -11,32 +11,32 @@ use sqlx::postgres::PgConnectOptions;
 
 use crate::PostgresStore;
 use crate::driver::PgDriver;
-use crate::wakeup::Place;
+use crate::wakeup::WakeupChannel;
 
-/// The driver keeps this many prepared statements a connection: more than the store has.
+/// The number of prepared statements that the driver keeps for a connection: more than the store has.
 const STATEMENT_CACHE: usize = 256;
 
-/// The steps of the schema.
+/// The migrations of the schema.
 const MIGRATIONS: &[(&str, &str)] =
     &[("V001__baseline.sql", include_str!("../migrations/V001__baseline.sql"))];
 
-/// What stands between the store and the server.
+/// The pooler between the store and the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Pooler {
-    /// Nothing, as far as is known. A store that finds a pooler after all fails to open: on a shared connection, a
-    /// prepared statement may turn out to be somebody else's.
+    /// None, as far as is known. A store that finds a pooler after all fails to open: on a shared connection, a
+    /// prepared statement may turn out to be that of another client.
     #[default]
     None,
-    /// A pooler that leaves a connection to a client until it goes, or that tells the prepared statements of its
-    /// clients apart (PgBouncer since 1.21, with `max_prepared_statements` of 200 or more).
+    /// A pooler that leaves a connection to a client until the client disconnects, or that tells the prepared
+    /// statements of its clients apart (PgBouncer since 1.21, with `max_prepared_statements` of 200 or more).
     Session,
-    /// A pooler that gives a connection away after each transaction, such as PgBouncer in transaction mode. Every
+    /// A pooler that reassigns a connection after each transaction, such as PgBouncer in transaction mode. Every
     /// operation becomes a transaction and no statement is prepared beforehand: right everywhere, but slower.
     Transaction,
 }
 
-/// How to open a store. The default is right for most.
+/// The options of a store. The defaults are right for most.
 ///
 /// ```
 /// use ratchet_store_postgres::PostgresOptions;
@@ -49,17 +49,17 @@ pub enum Pooler {
 pub struct PostgresOptions {
     /// Where the tables are: the schema `ratchet` unless set.
     pub namespace: Namespace,
-    /// Whether opening also brings the tables up to date. Else a store whose tables are not fails to open, with a
-    /// message that names `ratchet migrate`.
+    /// Whether opening also migrates the tables. Otherwise a store whose tables are not up to date fails to open, with
+    /// a message that names `ratchet migrate`.
     pub migrate: bool,
-    /// The clock that decides; another than the server's is for tests.
+    /// The clock that decides; a clock other than the server's is for tests.
     pub clock: StoreClock,
-    /// What stands between the store and the server.
+    /// The pooler between the store and the server.
     pub pooler: Pooler,
-    /// Whether nodes tell each other about new work by `LISTEN` and `NOTIFY`, over one more connection each. Else they find
-    /// it by polling.
+    /// Whether nodes notify each other of new work by `LISTEN` and `NOTIFY`, over one more connection each. Otherwise
+    /// they find it by polling.
     pub wakeups: bool,
-    /// The most connections at once. More than a few buy nothing.
+    /// The maximum number of connections. More than a few buy nothing.
     pub connections: usize,
     /// How long to wait for a free connection, and for the server to accept one.
     pub acquire_timeout: Duration,
@@ -85,49 +85,49 @@ impl Default for PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// Where the tables are.
+    /// Sets where the tables are.
     pub fn namespace(mut self, namespace: Namespace) -> Self {
         self.namespace = namespace;
         self
     }
 
-    /// Whether opening also brings the tables up to date.
+    /// Sets whether opening also migrates the tables.
     pub const fn migrate(mut self, migrate: bool) -> Self {
         self.migrate = migrate;
         self
     }
 
-    /// The clock that decides.
+    /// Sets the clock that decides.
     pub fn clock(mut self, clock: StoreClock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// What stands between the store and the server.
+    /// Sets the kind of pooler between the store and the server.
     pub const fn pooler(mut self, pooler: Pooler) -> Self {
         self.pooler = pooler;
         self
     }
 
-    /// Whether nodes tell each other about new work.
+    /// Sets whether nodes notify each other of new work.
     pub const fn wakeups(mut self, wakeups: bool) -> Self {
         self.wakeups = wakeups;
         self
     }
 
-    /// The most connections at once.
+    /// Sets the maximum number of connections.
     pub const fn connections(mut self, connections: usize) -> Self {
         self.connections = connections;
         self
     }
 
-    /// How long to wait for a free connection, and for the server to accept one.
+    /// Sets how long to wait for a free connection, and for the server to accept one.
     pub const fn acquire_timeout(mut self, timeout: Duration) -> Self {
         self.acquire_timeout = timeout;
         self
     }
 
-    /// How long one operation may take before its connection is given up.
+    /// Sets how long one operation may take before its connection is given up.
     pub const fn operation_timeout(mut self, timeout: Duration) -> Self {
         self.operation_timeout = timeout;
         self
@@ -144,8 +144,8 @@ impl PostgresStore {
         Self::from_options(driver_options(url)?, options).await
     }
 
-    /// Likewise at a server that is described by the driver's own options: for sockets, certificates, or a password that is
-    /// not in a URL.
+    /// Opens the store at a server that the driver's own options describe: for sockets, certificates, or a password
+    /// that is not in a URL.
     ///
     /// ```no_run
     /// use ratchet_store_postgres::sqlx::postgres::{PgConnectOptions, PgSslMode};
@@ -167,7 +167,7 @@ impl PostgresStore {
         Ok(store)
     }
 
-    /// Opens the store without asking the server anything: for tables that a hook makes before the scheduler starts.
+    /// Opens the store without contacting the server: for tables that a hook makes before the scheduler starts.
     ///
     /// ```no_run
     /// # async fn start(url: &str) -> Result<(), Box<dyn std::error::Error>> {
@@ -186,13 +186,14 @@ impl PostgresStore {
         Self::open(server(url)?, options)
     }
 
-    /// What makes the tables and brings them up to date. It is also a hook that does so before a scheduler starts.
+    /// Returns the migrator that makes the tables and brings them up to date. It is also a hook that does so before a
+    /// scheduler starts.
     pub fn migrator(url: &str, namespace: Namespace) -> StoreResult<SchemaMigrator> {
         migrator(server(url)?, namespace)
     }
 
     fn open(server: PgConnectOptions, options: PostgresOptions) -> StoreResult<Self> {
-        let wakeups = Place::new(server.clone(), options.pooler, &options.namespace);
+        let wakeups = WakeupChannel::new(server.clone(), options.pooler, &options.namespace);
         let wakeups = options.wakeups.then_some(wakeups);
         let mut sql = SqlOptions::new(options.namespace);
         sql.clock = options.clock;
@@ -210,12 +211,12 @@ impl PostgresStore {
     }
 }
 
-/// The server at `url`, as the store talks to it.
+/// The options with which the store connects to the server at `url`.
 pub(crate) fn server(url: &str) -> StoreResult<PgConnectOptions> {
     driver_options(url).map(ours)
 }
 
-/// The driver takes any scheme. Its own error would repeat the URL, and with it the password.
+/// Parses the URL. The driver takes any scheme, and its own error would repeat the URL, and with it the password.
 fn driver_options(url: &str) -> StoreResult<PgConnectOptions> {
     let wrong = |what: String| StoreError::invalid("connect", what);
     let scheme = url.split_once("://").map(|(scheme, _)| scheme);
@@ -232,13 +233,13 @@ fn driver_options(url: &str) -> StoreResult<PgConnectOptions> {
     PgConnectOptions::from_str(url).map_err(|_| wrong("the URL is not one of PostgreSQL".into()))
 }
 
-/// What the store needs of every connection.
+/// Adds the settings that the store needs of every connection.
 fn ours(server: PgConnectOptions) -> PgConnectOptions {
     let server = match server.get_application_name() {
         Some(_) => server,
         None => server.application_name("ratchet"),
     };
-    // Poolers refuse the digits, and no statement has floating point numbers.
+    // Poolers refuse the parameter `extra_float_digits`, and no statement has floating point numbers.
     server.statement_cache_capacity(STATEMENT_CACHE).extra_float_digits(None)
 }
 

@@ -26,7 +26,7 @@ use crate::session::{self, Plans};
 pub(crate) struct PgDriver {
     server: PgConnectOptions,
     pooler: Pooler,
-    /// How transactions begin behind a pooler without sessions, once it is known what the server can do.
+    /// The statement that begins transactions behind a pooler without sessions, once the server's abilities are known.
     begin: OnceLock<&'static str>,
 }
 
@@ -41,7 +41,7 @@ impl PgDriver {
 }
 
 impl fmt::Debug for PgDriver {
-    /// Says where the server is, without the user and the password.
+    /// Shows where the server is, without the user and the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PgDriver")
             .field("host", &self.server.get_host())
@@ -57,8 +57,8 @@ impl Driver for PgDriver {
         Dialect::Postgres
     }
 
-    /// Every file is one statement, and one statement is a transaction. Unless a pooler gives the connection away between
-    /// the two messages that a statement without a name needs.
+    /// Every file is one statement, and one statement is a transaction, unless a pooler reassigns the connection
+    /// between the two messages that a statement without a name needs.
     fn begin(&self, work: Work) -> Option<&'static str> {
         match (self.pooler, work) {
             (Pooler::Transaction, _) => Some(self.begin.get().copied().unwrap_or(session::BEGIN)),
@@ -107,7 +107,7 @@ impl PgLink<'_> {
         }
     }
 
-    /// A statement as it is run on this connection.
+    /// Builds the query of a statement for this connection.
     async fn query(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<PgQuery, sqlx::Error> {
         if let Self::Named(connection, plans) = self {
             plans.renew(connection).await?;
@@ -173,7 +173,7 @@ impl Connection for PgLink<'_> {
 
     async fn close(self: Box<Self>) {
         if let Self::Named(connection, _) | Self::Unnamed(connection) = *self {
-            // The server will notice at the latest when the socket goes.
+            // The server notices the end at the latest when the socket closes.
             drop(connection.close().await);
         }
     }
@@ -209,7 +209,7 @@ fn bind(arguments: &mut PgArguments, value: &Value<'_>) -> Result<(), sqlx::erro
     }
 }
 
-/// Of a column that says nothing, nothing: beside longer arrays `unnest` gives nulls in its place, for less.
+/// An empty array for a column that is all null: beside longer arrays `unnest` gives nulls in its place, for less.
 fn unless_null<T>(column: &[Option<T>]) -> &[Option<T>] {
     if column.iter().all(Option::is_none) { &[] } else { column }
 }
@@ -217,8 +217,8 @@ fn unless_null<T>(column: &[Option<T>]) -> &[Option<T>] {
 /// A row that sqlx read.
 struct PgCells {
     row: PgRow,
-    /// The column after the one that was read last. Rows are mostly read in the order of their columns, and a look
-    /// costs less than a search.
+    /// The column after the one that was read last. Rows are mostly read in the order of their columns, and a
+    /// comparison costs less than a search.
     next: AtomicUsize,
 }
 
@@ -241,7 +241,7 @@ impl PgCells {
         if raw.is_null() { Ok(None) } else { raw.as_bytes().map(Some) }
     }
 
-    /// A cell of so many bytes. The driver would look up its type each time, for a statement that never changes.
+    /// A cell of `N` bytes. The driver would look up its type each time, for a statement that never changes.
     fn fixed<const N: usize>(&self, column: &str) -> Result<Option<[u8; N]>, Problem> {
         Ok(self.bytes(column)?.map(TryInto::try_into).transpose()?)
     }
@@ -254,7 +254,7 @@ impl PgCells {
     }
 }
 
-/// PostgreSQL counts microseconds from the beginning of the year 2000.
+/// The beginning of the year 2000, from which PostgreSQL counts microseconds.
 const EPOCH_MILLIS: i64 = 946_684_800_000;
 
 impl Row for PgCells {
@@ -297,7 +297,7 @@ impl Row for PgCells {
         self.array(column)
     }
 
-    /// In job/load.sql they are one column, the last.
+    /// In job/load.sql the rare columns are one column, the last.
     fn rare(&self) -> Result<Rare, Problem> {
         match self.row.columns().last() {
             Some(last) if last.name() == "rare" => Ok(match self.row.try_get(last.ordinal())? {

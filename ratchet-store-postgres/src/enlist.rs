@@ -8,7 +8,7 @@ use sqlx::{PgConnection, Postgres, Transaction};
 
 use crate::driver::PgLink;
 
-/// Marks what this crate says about sqlx's types.
+/// Marks this crate's implementations for the types of sqlx.
 #[derive(Clone, Copy, Debug)]
 pub struct InPostgres;
 

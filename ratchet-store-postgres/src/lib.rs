@@ -1,10 +1,10 @@
 //! Ratchet's jobs in PostgreSQL.
 //!
-//! What a store owes is written in [`ratchet_api::store`], how a SQL store does it in [`ratchet_store_core`].
-//! `docs/stores/postgresql.md` explains the tables and the claim. Here is what is PostgreSQL's own:
+//! The contract of a store is written in [`ratchet_api::store`], its implementation for SQL in [`ratchet_store_core`].
+//! `docs/stores/postgresql.md` explains the tables and the claim. This crate has the parts of PostgreSQL alone:
 //!
 //! - `queries/<area>/<name>.sql`: every statement, one a file, written for the schema `ratchet`;
-//! - `driver`: connections, values and cells; `session`: what is asked of them, poolers, plans;
+//! - `driver`: connections, values and cells; `session`: session settings, poolers, plans;
 //! - `connect`: opening a store, and making its tables;
 //! - `enlist`: storing jobs inside a transaction of yours;
 //! - `wakeup`: telling other nodes about new work.
@@ -19,7 +19,7 @@ mod wakeup;
 pub use connect::{Pooler, PostgresOptions};
 pub use enlist::InPostgres;
 pub use ratchet_store_core::Namespace;
-/// The driver, in the version that the store takes options and transactions of.
+/// The driver, in the version whose options and transactions the store takes.
 pub use sqlx;
 pub use wakeup::PgNotifyCoordinator;
 
@@ -36,8 +36,8 @@ use ratchet_store_core::SqlStore;
 /// A store in one schema of a PostgreSQL database.
 pub struct PostgresStore {
     store: SqlStore,
-    /// `None` if nobody is to be told about new work.
-    wakeups: Option<wakeup::Place>,
+    /// `None` if wakeups are off.
+    wakeups: Option<wakeup::WakeupChannel>,
 }
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Columns that most jobs have nothing in, as one JSON object.
+//! The rare columns, in which most jobs have nothing, as one JSON object.
 
 use ratchet_api::Timestamp;
 use ratchet_store_core::driver::{Problem, Row};

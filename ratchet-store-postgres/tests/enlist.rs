@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Place;
+use common::TestDatabase;
 use ratchet_api::store::{JobBulkStore as _, JobCrudStore as _};
 use ratchet_api::{
     Condition, Edge, Enlist as _, IdempotencyKey, Inserted, JobId, JobPayload, JsonText, NewJob,
@@ -24,7 +24,7 @@ fn keyed(key: &str) -> Submission {
 
 #[tokio::test]
 async fn a_job_exists_once_the_users_transaction_is_committed_and_never_if_it_is_rolled_back() {
-    let place = Place::new("enlist").await;
+    let place = TestDatabase::new("enlist").await;
     let store = place.store().await;
     let mut user = place.connection().await;
 
@@ -46,7 +46,7 @@ async fn a_job_exists_once_the_users_transaction_is_committed_and_never_if_it_is
 
 #[tokio::test]
 async fn a_key_that_is_taken_is_an_answer_and_the_users_transaction_goes_on() {
-    let place = Place::new("enlist").await;
+    let place = TestDatabase::new("enlist").await;
     let store = place.store().await;
     let first = keyed("once");
     let holder = first.id().expect("the test goes on");
@@ -68,7 +68,7 @@ async fn a_key_that_is_taken_is_an_answer_and_the_users_transaction_goes_on() {
 
 #[tokio::test]
 async fn a_workflow_is_stored_as_a_whole_inside_the_users_transaction() {
-    let place = Place::new("enlist").await;
+    let place = TestDatabase::new("enlist").await;
     let store = place.store().await;
     let mut workflow = Submission::single(job());
     workflow.jobs.push(job());
@@ -86,7 +86,7 @@ async fn a_workflow_is_stored_as_a_whole_inside_the_users_transaction() {
 
 #[tokio::test]
 async fn a_transaction_does_not_take_jobs_of_another_store() {
-    let place = Place::new("enlist").await;
+    let place = TestDatabase::new("enlist").await;
     let mut user: PgConnection = place.connection().await;
     let refused = user.insert_in(&MemoryStore::new(), &[Submission::single(job())]).await.unwrap_err();
     assert_eq!(refused.kind(), StoreErrorKind::Unsupported);

@@ -1,4 +1,4 @@
-//! What happens to callers and connections when the server, the network or the caller gives up.
+//! The effects on callers and connections when the server, the network or the caller gives up.
 
 mod common;
 
@@ -44,9 +44,9 @@ async fn takes_too_long(url: &str, pooler: Pooler) {
         let calls = (0..CONNECTIONS).map(|_| async { transient(store.claim(&node.claiming(1)).await) });
         join_all(calls).await;
     }
-    // What needs no locked row works meanwhile.
+    // Operations that need no locked row work meanwhile.
     store.find(&[JobId::generate()]).await.expect("find answers");
-    // The server has noticed that nobody waits for the claims, although the lock is still held.
+    // The server has noticed that the callers of the claims are gone, although the lock is still held.
     let mut watcher = node.session().await;
     until(async || waiting(&mut watcher, &node).await.is_empty()).await;
     let left = sessions(&mut watcher, &node).await;
@@ -173,7 +173,7 @@ async fn an_outcome_whose_reply_was_lost_is_recognised() {
     node.fill(2).await;
     let claims = node.claim(2).await;
     let plain = succeeded(&claims[0]);
-    // Goes through a transaction of several statements.
+    // This one goes through a transaction of several statements.
     let mut chained = succeeded(&claims[1]);
     let next = Submission::single(job());
     chained.effects = vec![Effect::Submit(Box::new(next.clone()))];
@@ -204,7 +204,7 @@ async fn an_outcome_whose_commit_took_too_long_is_recognised() {
     for outcome in [succeeded(&claims[0]), chained] {
         let outcomes = [outcome];
         proxy.cut(Cut::SilentAfterCommit);
-        // Nobody can tell by now whether it is recorded.
+        // By now it is unknown whether it is recorded.
         transient(store.commit(&node.owner, &outcomes).await);
         let verdicts = store.commit(&node.owner, &outcomes).await.expect("commit answers");
         assert_eq!(verdicts, [Verdict::AlreadyRecorded]);
@@ -213,7 +213,7 @@ async fn an_outcome_whose_commit_took_too_long_is_recognised() {
     node.close().await;
 }
 
-/// As after a failover, when a proxy leads elsewhere but a connection still goes to the old primary.
+/// The situation after a failover, when a proxy leads elsewhere but a connection still goes to the old primary.
 #[tokio::test]
 async fn a_connection_to_a_server_that_only_reads_is_dropped_and_another_one_is_opened() {
     let (node, mut user) = (Node::new().await, User::new().await);
@@ -281,7 +281,7 @@ fn transient<T: std::fmt::Debug>(answer: StoreResult<T>) {
     assert!(error.is_transient(), "{error:?}");
 }
 
-/// Holds the row that every claim of the node must lock, until the connection is dropped.
+/// Locks the row that every claim of the node must lock, until the connection is dropped.
 async fn lock_node(node: &Node) -> PgConnection {
     lock(node, "SELECT FROM scheduler_node FOR UPDATE").await
 }

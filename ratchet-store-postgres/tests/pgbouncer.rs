@@ -20,7 +20,7 @@ use ratchet_tck::{StoreHarness, cases, run_case};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection as _, PgConnection};
 
-/// Cases of the suite that run at a time: three times as many clients as PgBouncer has server connections.
+/// The number of suite cases that run at a time: three times as many clients as PgBouncer has server connections.
 const AT_ONCE: usize = 4;
 
 #[test]
@@ -76,7 +76,7 @@ async fn many_nodes_on_few_server_connections_take_each_job_once() {
     for node in nodes.collect::<Vec<_>>() {
         taken.extend(node.await.expect("no node panics"));
     }
-    // Each node looks until it finds nothing, and the last one to look came after the last insert.
+    // Each node claims until it finds nothing, and the last claim came after the last insert.
     assert_eq!(taken.len(), JOBS);
     assert_eq!(taken.iter().collect::<HashSet<_>>().len(), JOBS, "no job was taken twice");
     Arc::into_inner(node).expect("every node is gone").close().await;
@@ -92,7 +92,7 @@ async fn a_store_that_was_not_told_of_the_pooler_does_not_open() {
     node.close().await;
 }
 
-/// Why the option is there, and that this PgBouncer is as unkind as it should be.
+/// Shows why the option exists, and that this PgBouncer does share its connections.
 #[tokio::test]
 async fn two_stores_that_name_their_statements_meet_on_one_server_connection() {
     const STORES: usize = 50;

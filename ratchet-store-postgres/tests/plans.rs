@@ -1,8 +1,8 @@
-//! What the planner makes of the statements that carry the load, on a real server, whatever it knows of the tables.
+//! The plans of the statements that carry the load, on a real server, whatever its statistics say about the tables.
 //!
-//! A claim and a commit must cost what they take, not what the table holds. Here their statements run as the store
-//! compiles them, both with the plan for the values at hand, which a connection starts with, and with the plan for all
-//! values, which it settles on after some executions.
+//! A claim and a commit must cost in proportion to what they take, not to what the table holds. Here their statements
+//! run as the store compiles them, both with the custom plan for the values at hand, which a connection starts with,
+//! and with the generic plan, which it settles on after some executions.
 
 mod common;
 
@@ -33,12 +33,12 @@ const REMOVE: &str = include_str!("../queries/archive/remove.sql");
 const JOBS: usize = 20_000;
 const LIMIT: usize = 50;
 const OUTCOMES: usize = 200;
-/// What a claim reads beyond its limit: nothing at first, more if others hold what it found.
+/// How many heads a claim reads beyond its limit: none at first, more if others hold those that it found.
 const SPARE: [usize; 2] = [0, 16];
 
 const MODES: [&str; 2] = ["force_custom_plan", "force_generic_plan"];
 
-/// What the server knows of tables that are full.
+/// The server's knowledge of tables that are full.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Known {
     /// Nothing.
@@ -65,17 +65,17 @@ async fn a_claim_reads_heads_from_the_claim_index_and_takes_them_by_their_place(
             for (mode, spare) in MODES.into_iter().flat_map(|mode| SPARE.map(|spare| (mode, spare))) {
                 let plan = explain(&node, mode, CLAIM, &claim_values(&node, spare)).await;
                 let queue = plan.scans("scheduler_job_queue");
-                // Whether anything is parked takes one look at an empty index for each queue.
+                // For each queue, one look at an empty index tells whether anything is parked.
                 let (probes, queue): (Vec<_>, Vec<_>) =
                     queue.partition(|scan| scan.index == "idx_queue_parked" && scan.rows == 0);
                 assert_eq!(probes.len(), 1, "{known:?}, {mode}:\n{plan}");
                 let queue = queue.into_iter();
                 let (by_order, by_place): (Vec<_>, Vec<_>) =
                     queue.partition(|scan| scan.index == "idx_claim_executable");
-                // Which levels have something, the heads of several, and the rows of only one.
+                // Three steps: which levels have something, the heads of several, and the rows of only one.
                 assert_eq!(by_order.len(), 3, "{known:?}, {mode}:\n{plan}");
                 plan.expect_all(by_place.into_iter(), |scan| scan.what == "Tid Scan");
-                // So many rows of each priority.
+                // At most so many rows of each priority.
                 plan.expect_all(plan.0.iter(), |step| step.rows <= 5 * (LIMIT + spare));
             }
         }
@@ -83,7 +83,7 @@ async fn a_claim_reads_heads_from_the_claim_index_and_takes_them_by_their_place(
     }
 }
 
-/// So that jobs of two priorities are due.
+/// Makes jobs of two priorities due.
 const RAISE_SOME: &str = "UPDATE scheduler_job_queue SET priority = 4 \
     WHERE job_id IN (SELECT job_id FROM scheduler_job_queue ORDER BY job_id LIMIT 100)";
 
@@ -112,7 +112,7 @@ async fn a_job_and_its_outcome_find_their_rows_by_primary_key() {
         }
         for mode in MODES {
             let plan = explain(&node, mode, LOAD, &settle_values(&node, &ids)).await;
-            // All ids may be collected from the index first, which still has the row that the claim replaced.
+            // All ids may be collected from the index first, which still has the row version that the claim replaced.
             let by_key = ["scheduler_job_queue_pkey", "scheduler_job_pkey"];
             plan.expect_all(plan.scans("scheduler_job_queue"), |scan| {
                 by_key.contains(&scan.index.as_str()) || scan.what == "Bitmap Heap Scan"
@@ -152,7 +152,7 @@ async fn what_an_owner_holds_is_found_by_the_index_of_running_rows() {
     }
 }
 
-/// Whoever reads all pages reads each row once, also while the jobs of the pages before change.
+/// A reader of all pages reads each row once, also while the jobs of earlier pages change.
 #[tokio::test]
 async fn a_page_of_jobs_goes_down_the_primary_key() {
     for known in KNOWN {
@@ -173,7 +173,7 @@ async fn a_page_of_jobs_goes_down_the_primary_key() {
     }
 }
 
-/// A part of the work of the archive costs what it moves, not what there is to move.
+/// One batch of archiving costs in proportion to what it moves, not to what there is to move.
 #[tokio::test]
 async fn old_jobs_are_chosen_from_the_head_of_the_primary_key_and_removed_by_key() {
     const END: &str = "DELETE FROM scheduler_job_queue; \
@@ -202,14 +202,14 @@ async fn old_jobs_are_chosen_from_the_head_of_the_primary_key_and_removed_by_key
             plan.expect_all(plan.scans("scheduler_job"), |scan| {
                 scan.index == "scheduler_job_pkey" || scan.what == "Bitmap Heap Scan"
             });
-            // The index still has the rows that were updated.
+            // The index still has the row versions that were updated.
             plan.expect_all(plan.0.iter(), |step| step.rows <= 2 * LIMIT);
         }
         node.close().await;
     }
 }
 
-/// The server plans a statement for each call as long as it thinks that a plan for all values would be dearer.
+/// The server plans a statement for each call as long as it estimates that a generic plan would be dearer.
 #[tokio::test]
 async fn calls_for_one_job_are_not_planned_each_time() {
     const CALLS: i64 = 10;
@@ -232,13 +232,14 @@ async fn calls_for_one_job_are_not_planned_each_time() {
     node.close().await;
 }
 
-/// A node that looks for work in vain has its claim planned for empty tables: then reading all of them would cost nothing.
+/// A node that polls in vain has its claim planned for empty tables: then reading all of them would cost nothing.
 #[tokio::test]
 async fn a_plan_from_the_time_when_the_tables_were_empty_finds_rows_by_key() {
     assert_eq!(scanned_by_old_plans(Pooler::None).await, 0);
 }
 
-/// Behind a pooler, whose sessions are not the store's to set up, it does read all of them, and is given up for that.
+/// Behind a pooler, whose sessions the store cannot set up, the old plan does read whole tables, and is discarded for
+/// that.
 #[tokio::test]
 async fn a_plan_from_the_time_when_the_tables_were_empty_is_given_up() {
     let scanned = scanned_by_old_plans(Pooler::Session).await;
@@ -246,12 +247,12 @@ async fn a_plan_from_the_time_when_the_tables_were_empty_is_given_up() {
     assert!(scanned < 2 * 7 * MANY as i64, "{scanned} rows were scanned");
 }
 
-/// Enough for reading all of them to take long.
+/// So many rows that reading all of them takes long.
 const MANY: usize = 8 * JOBS;
 
-/// How many rows claims read by scans whose statements were planned for empty tables.
+/// How many rows claims read by scans if their statements were planned for empty tables.
 async fn scanned_by_old_plans(pooler: Pooler) -> i64 {
-    /// Enough for the server to settle on a plan, and for the store to doubt it.
+    /// So many that the server settles on a plan, and the store doubts it.
     const IN_VAIN: usize = 25;
     const CLAIMS: usize = 10;
     let node = quiet().await;
@@ -268,7 +269,7 @@ async fn scanned_by_old_plans(pooler: Pooler) -> i64 {
     for _ in 0..CLAIMS {
         assert_eq!(store.claim(&node.claiming(LIMIT)).await.expect("claim answers").len(), LIMIT);
     }
-    // A server process tells what it read at the latest when it ends.
+    // A server process reports its reads at the latest when it ends.
     store.close().await;
     let mut connection = node.session().await;
     until(async || taken(&mut connection).await == CLAIMS * LIMIT).await;
@@ -282,7 +283,7 @@ async fn scanned_by_old_plans(pooler: Pooler) -> i64 {
     scanned
 }
 
-/// How many rows were updated, as far as the server knows.
+/// How many rows were updated, according to the server's statistics.
 async fn taken(connection: &mut PgConnection) -> usize {
     let count = sqlx::query_scalar(
         "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relid = 'scheduler_job_queue'::regclass",
@@ -291,7 +292,7 @@ async fn taken(connection: &mut PgConnection) -> usize {
     count as usize
 }
 
-/// A node with jobs, of which the server knows this.
+/// A node with jobs, of which the server knows this much.
 async fn filled(known: Known) -> Node {
     let node = quiet().await;
     if known == Known::EmptyPages {
@@ -317,19 +318,19 @@ const TABLES: [&str; 5] = [
     "scheduler_resource_permit",
 ];
 
-/// A node that the server leaves alone.
+/// A node whose tables autovacuum leaves alone.
 async fn quiet() -> Node {
     let node = Node::new().await;
     each_table(&node, |table| format!("ALTER TABLE {table} SET (autovacuum_enabled = false)")).await;
     node
 }
 
-/// Which rows of a table come and go with jobs.
+/// Whether the rows of a table come and go with jobs.
 fn of_jobs(table: &str) -> bool {
     table != "scheduler_node"
 }
 
-/// Has the server look at the tables, and leaves them their pages.
+/// Makes the server analyze the tables, and leaves them their pages.
 async fn look(node: &Node) {
     each_table(node, |table| format!("VACUUM (ANALYZE, TRUNCATE false) {table}")).await;
 }
@@ -392,7 +393,7 @@ fn settle_values(node: &Node, ids: &[(String, String)]) -> Values {
     ])
 }
 
-/// Runs a statement as a connection of the store would, and undoes it.
+/// Runs a statement as a connection of the store would, and rolls it back.
 async fn explain(node: &Node, mode: &str, text: &'static str, values: &Values) -> Plan {
     let mut connection = node.session().await;
     let planning = sqlx::query("SELECT set_config('plan_cache_mode', $1, false)").bind(mode);
@@ -406,7 +407,7 @@ async fn explain(node: &Node, mode: &str, text: &'static str, values: &Values) -
     Plan::of(&plan.expect("the statement runs"))
 }
 
-/// Prepares a statement; the answer runs it with these values.
+/// Prepares a statement; returns the text that runs it with these values.
 async fn prepare(connection: &mut PgConnection, node: &Node, text: &'static str, values: &Values) -> String {
     let namespace = node.place.namespace();
     let statement = Statement::compile(text, Dialect::Postgres, &namespace).expect("the text compiles");
@@ -435,7 +436,7 @@ struct Step {
     what: String,
     relation: String,
     index: String,
-    /// How many rows it came across in all, also those that it passed over.
+    /// How many rows it read in all, including those that it filtered out.
     rows: usize,
 }
 

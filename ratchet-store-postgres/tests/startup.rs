@@ -1,11 +1,11 @@
-//! What is found out when a store is opened, and what its errors say: what is wrong and what to do, never who or where.
+//! The checks made when a store is opened. Their errors say what is wrong and what to do, never who or where.
 
 mod common;
 
 use std::error::Error;
 use std::time::Duration;
 
-use common::Place;
+use common::TestDatabase;
 use common::user::{PASSWORD, User};
 use ratchet_api::store::{
     ClaimRequest, JobBulkStore as _, JobClaimStore as _, NodeStore as _, StoreInfo as _,
@@ -16,7 +16,7 @@ use ratchet_store_postgres::{PostgresOptions, PostgresStore};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection as _, PgConnection};
 
-/// All that an error says, in words and to developers.
+/// The whole text of an error, for users and for developers.
 fn whole(error: &StoreError) -> String {
     let mut text = format!("{error:?}");
     let mut next: Option<&dyn Error> = Some(error);
@@ -33,7 +33,7 @@ async fn refused(url: &str, options: PostgresOptions) -> StoreError {
 
 #[tokio::test]
 async fn a_missing_right_is_named_with_its_table_when_the_store_is_opened() {
-    let (place, mut user) = (Place::new("test").await, User::new().await);
+    let (place, mut user) = (TestDatabase::new("test").await, User::new().await);
     user.grant(&place).await;
     let store = PostgresStore::connect(&user.url(None), place.options()).await.expect("it has every right");
     store.close().await;
@@ -62,7 +62,7 @@ async fn a_missing_right_is_named_with_its_table_when_the_store_is_opened() {
 
 #[tokio::test]
 async fn a_server_that_only_reads_is_refused_when_the_store_is_opened() {
-    let (place, mut user) = (Place::new("test").await, User::new().await);
+    let (place, mut user) = (TestDatabase::new("test").await, User::new().await);
     user.grant(&place).await;
     user.run(&format!("ALTER ROLE {} SET default_transaction_read_only = on", user.name.clone())).await;
     for migrate in [false, true] {
@@ -78,7 +78,7 @@ async fn a_server_that_only_reads_is_refused_when_the_store_is_opened() {
 
 #[tokio::test]
 async fn the_isolation_level_of_a_role_does_not_change_that_of_the_store() {
-    let (place, mut user) = (Place::new("test").await, User::new().await);
+    let (place, mut user) = (TestDatabase::new("test").await, User::new().await);
     user.grant(&place).await;
     user.run(&format!("ALTER ROLE {} SET default_transaction_isolation = 'serializable'", user.name.clone()))
         .await;
@@ -131,7 +131,7 @@ async fn a_url_of_another_database_is_refused_without_repeating_it() {
 
 #[tokio::test]
 async fn a_store_opens_from_options_of_the_driver() {
-    let place = Place::new("test").await;
+    let place = TestDatabase::new("test").await;
     let server: PgConnectOptions =
         ratchet_servers::url(Server::Postgres).expect("a server").parse().expect("a URL");
     let options = place.options().migrate(true).connections(2);
@@ -143,7 +143,7 @@ async fn a_store_opens_from_options_of_the_driver() {
 
 #[tokio::test]
 async fn an_error_of_connecting_says_what_is_wrong_and_never_who_or_where() {
-    let (place, mut user) = (Place::new("test").await, User::new().await);
+    let (place, mut user) = (TestDatabase::new("test").await, User::new().await);
     user.grant(&place).await;
     let (own, nowhere) = (user.url(None), user.url(Some("hidden_database")));
     let stranger = own.replace(&user.name, "hidden_user");
@@ -161,10 +161,10 @@ async fn an_error_of_connecting_says_what_is_wrong_and_never_who_or_where() {
         (&tls, "no TLS connection to the server", "check the options for TLS in the URL", None),
         (&own, "the server has too many connections", "raise its limit", Some("53300")),
     ] {
-        // The server looks at this before it looks for the database.
+        // The server checks this limit before it looks for the database.
         let limit = if address == &own { 0 } else { 9 };
         user.run(&format!("ALTER ROLE {name} CONNECTION LIMIT {limit}")).await;
-        // Once by the migrator, and once by the store itself.
+        // One error comes from the migrator, the other from the store itself.
         let lazy = PostgresStore::lazy(address, place.options()).expect("a URL of PostgreSQL");
         let later = ratchet_api::store::StoreInfo::database_time(&lazy).await.expect_err("nobody answers");
         let connect = refused(address, place.options()).await;

@@ -9,7 +9,7 @@ use ratchet_servers::Server;
 use ratchet_store_postgres::Pooler;
 use ratchet_tck::Suite;
 
-/// What is not built yet.
+/// The cases of features that are not built yet.
 const NOT_YET_BUILT: &[&str] = &[];
 
 fn main() -> ExitCode {

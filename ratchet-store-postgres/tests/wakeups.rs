@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::harness::cut_wakeups;
 use common::node::until;
 use common::proxy::Proxy;
-use common::{Place, pooled_url, url};
+use common::{TestDatabase, pooled_url, url};
 use ratchet_api::JobPriority;
 use ratchet_api::spi::{ClusterCoordinator, WakeupKind, WakeupListener};
 use ratchet_api::store::StoreInfo as _;
@@ -25,7 +25,7 @@ fn channel(namespace: &Namespace) -> &str {
     namespace.schema_name().expect("a schema")
 }
 
-/// Counts its calls about new work.
+/// A listener that counts its calls about new work, and the count.
 fn counting() -> (watch::Receiver<usize>, WakeupListener) {
     let (tell, calls) = watch::channel(0);
     let count = move |kind| tell.send_modify(|calls| *calls += usize::from(kind == WakeupKind::NewWork));
@@ -49,7 +49,7 @@ async fn notify(coordinator: &dyn ClusterCoordinator) {
     coordinator.notify_new_work(JobPriority::Normal).await.expect("it is noted");
 }
 
-/// Connections for wakeups of this namespace.
+/// The number of wakeup connections of this namespace.
 async fn connections(namespace: &Namespace) -> i64 {
     let mut listener = PgListener::connect(&url()).await.expect("the server answers");
     sqlx::query_scalar("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1")
@@ -115,7 +115,7 @@ async fn what_is_told_before_the_notice_is_sent_goes_out_with_it() {
         );
     }
     notify(&sender).await;
-    // What is left goes out before the connection is closed.
+    // The rest goes out before the connection is closed.
     sender.shutdown().await;
     sqlx::query("SELECT pg_notify($1, 'end')").bind(channel(&space)).execute(&mut raw).await.expect("sent");
     assert_eq!(raw.recv().await.expect("a notice").payload(), "2");
@@ -144,9 +144,9 @@ async fn a_process_that_only_submits_connects_when_it_has_something_to_tell() {
     notify(&client).await;
     heard(&mut calls, 1).await;
     assert!(!client.is_listening());
-    // What is told while there is no connection goes out when there is one again.
+    // Notices that are told while there is no connection go out when there is one again.
     cut_wakeups(channel(&space).to_owned()).await.expect("they are cut");
-    // The node hears again, and is told that it may have missed something.
+    // The node listens again, and is called because it may have missed something.
     heard(&mut calls, 2).await;
     notify(&client).await;
     heard(&mut calls, 3).await;
@@ -160,7 +160,7 @@ async fn a_connection_whose_other_end_is_silent_is_given_up_and_the_listener_cal
     let (node, mut calls) = listening(&proxy.url, &space).await;
     assert!(node.is_listening());
     proxy.silence();
-    // Nobody tells anything: it is called because something may have been lost.
+    // No notice is sent: the listener is called because something may have been lost.
     heard(&mut calls, 1).await;
     assert!(node.is_listening());
     let sender = PgNotifyCoordinator::new(&url(), &space).expect("a URL");
@@ -171,7 +171,7 @@ async fn a_connection_whose_other_end_is_silent_is_given_up_and_the_listener_cal
 
 #[tokio::test]
 async fn a_node_behind_a_pooler_in_transaction_mode_tells_others_and_hears_nothing() {
-    let place = Place::new("wake").await;
+    let place = TestDatabase::new("wake").await;
     let (direct, mut calls) = listening(&url(), &place.namespace()).await;
     let mut options = place.options();
     options.pooler = Pooler::Transaction;

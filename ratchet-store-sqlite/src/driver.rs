@@ -18,23 +18,23 @@ use uuid::Uuid;
 
 use crate::packed::{PackedRow, unpack};
 
-/// The tables that scripts hand their steps' results on in.
+/// The tables in which the steps of a script hand on their results.
 pub(crate) const SCRATCH_TABLES: &str = include_str!("../queries/connect/tables.sql");
 
 const CHOOSE_BEST: &str = include_str!("../queries/connect/choose_best.sql");
 const CHOOSE_PARKED: &str = include_str!("../queries/connect/choose_parked.sql");
 
-/// 16 MB of pages, so that a backlog in random order is not read again and again.
+/// The page cache, 16 MB, so that a backlog in random order is not read again and again.
 const CACHE: &str = "-16000";
 
-/// Pages in the log before they are copied into the file, 16 MB: a page that is written often is copied once.
+/// The pages in the log before they are copied into the file, 16 MB: a page that is written often is copied once.
 const CHECKPOINT: &str = "4000";
 
 /// Opens connections to one file.
 pub(crate) struct SqliteDriver {
     writer: SqliteConnectOptions,
     reader: SqliteConnectOptions,
-    /// What a writer needs before its first script.
+    /// The statements that a writer needs before its first script.
     prepare: [Statement; 3],
 }
 
@@ -61,7 +61,8 @@ impl Driver for SqliteDriver {
         Dialect::Sqlite
     }
 
-    /// Writers wait for each other here. A transaction that began as a reader's could not: it would be refused.
+    /// Begins as a writer, so that writers wait for each other here. A transaction that began as a reader could not: it
+    /// would be refused.
     fn begin(&self, work: Work) -> Option<&'static str> {
         match work {
             Work::Read => None,
@@ -137,7 +138,7 @@ impl Connection for Link<'_> {
 
     async fn close(self: Box<Self>) {
         if let Self::Ours(connection) = *self {
-            // The file is as good without a goodbye.
+            // The file is intact without a proper close.
             drop(connection.close().await);
         }
     }
@@ -167,7 +168,7 @@ fn bind(arguments: &mut SqliteArguments, value: &Value<'_>) -> Result<(), sqlx::
     }
 }
 
-/// The rows in a row of [`packed`](crate::packed) ones.
+/// The rows inside a row of [`packed`](crate::packed) ones.
 fn packed(row: &SqliteRow) -> Result<Option<Vec<PackedRow>>, sqlx::Error> {
     match row.columns() {
         [names, rows] if names.name() == "names" && rows.name() == "rows" => {
@@ -182,7 +183,7 @@ fn packed(row: &SqliteRow) -> Result<Option<Vec<PackedRow>>, sqlx::Error> {
 struct Cells(SqliteRow);
 
 impl Cells {
-    /// A cell of this type. SQLite would convert another silently.
+    /// A cell of this type. SQLite would silently convert another type.
     fn cell<'r, T: Decode<'r, Sqlite>>(&'r self, column: &str, of: &str) -> Result<Option<T>, Problem> {
         let value = self.0.try_get_raw(column)?;
         if value.is_null() {
@@ -196,7 +197,7 @@ impl Cells {
     }
 
     fn json<T: DeserializeOwned>(&self, column: &str) -> Result<Option<T>, Problem> {
-        // Bytes that are no UTF-8 may stand in one of many texts, and must not hide the others.
+        // One of many texts may contain bytes that are not UTF-8, and must not hide the others.
         let text: Option<&[u8]> = self.cell(column, "TEXT")?;
         Ok(text.map(|text| serde_json::from_str(&String::from_utf8_lossy(text))).transpose()?)
     }

@@ -8,7 +8,7 @@ use sqlx::{Sqlite, SqliteConnection, Transaction};
 
 use crate::driver::{Link, SCRATCH_TABLES};
 
-/// Marks what this crate says about sqlx's types.
+/// Marks this crate's implementations for the types of sqlx.
 #[derive(Clone, Copy, Debug)]
 pub struct InSqlite;
 

@@ -8,8 +8,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! What a store owes is written in [`ratchet_api::store`], how a SQL store does it in [`ratchet_store_core`].
-//! `docs/stores/sqlite.md` explains the tables, the claim and the settings. Here is what is SQLite's own:
+//! The contract of a store is written in [`ratchet_api::store`], its implementation for SQL in [`ratchet_store_core`].
+//! `docs/stores/sqlite.md` explains the tables, the claim and the settings. This crate has the parts of SQLite alone:
 //!
 //! - `queries/<area>/<name>.sql`: every operation as a script, written for the schema `ratchet`;
 //! - `driver`: connections, values and cells; `packed`: many rows in one cell;
@@ -26,7 +26,7 @@ mod wakeup;
 pub use enlist::InSqlite;
 pub use open::{Durability, SqliteOptions};
 pub use ratchet_store_core::Namespace;
-/// The driver, in the version that the store takes options and transactions of.
+/// The driver, in the version whose options and transactions the store takes.
 pub use sqlx;
 
 use std::any::Any;
@@ -42,8 +42,8 @@ use ratchet_store_core::SqlStore;
 /// A store in a file of SQLite.
 pub struct SqliteStore {
     store: SqlStore,
-    /// `None` if nobody is to be told about new work.
-    wakeups: Option<wakeup::Place>,
+    /// `None` if wakeups are off.
+    wakeups: Option<wakeup::WakeupFile>,
 }
 
 #[async_trait]

@@ -19,30 +19,30 @@ use crate::{SqliteStore, wakeup};
 
 const OP: &str = "open";
 
-/// The driver keeps this many prepared scripts a connection: more than the store has.
+/// The number of prepared scripts that the driver keeps for a connection: more than the store has.
 const STATEMENT_CACHE: usize = 256;
 
-/// Rows that the driver's thread may be ahead of the reader. Each time it is not allowed to be costs two thread switches.
+/// Rows that the driver's thread may be ahead of the reader. Each wait for the reader costs two thread switches.
 const ROW_BUFFER: usize = 1_024;
 
-/// The steps of the schema.
+/// The migrations of the schema.
 const MIGRATIONS: &[(&str, &str)] =
     &[("V001__baseline.sql", include_str!("../migrations/V001__baseline.sql"))];
 
-/// How sure a commit is.
+/// The durability of a commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
-    /// What is committed survives a power cut: the file is flushed at every commit.
+    /// A commit survives a power cut: the file is flushed at every commit.
     #[default]
     Full,
-    /// What is committed survives the death of the process, but the last commits may be gone after a power cut or a
-    /// crash of the system: jobs that were accepted, and outcomes, so that work is done again. The file stays whole.
-    /// Faster, above all for small transactions.
+    /// A commit survives the death of the process, but the last commits may be gone after a power cut or a crash of the
+    /// system: accepted jobs, and outcomes, so that work is done again. The file stays whole. Faster, above all for
+    /// small transactions.
     Normal,
 }
 
-/// How to open a store. The default is right for most.
+/// The options of a store. The defaults are right for most.
 ///
 /// ```
 /// use ratchet_store_sqlite::{Durability, SqliteOptions};
@@ -53,13 +53,14 @@ pub enum Durability {
 #[non_exhaustive]
 #[must_use]
 pub struct SqliteOptions {
-    /// What stands before the names of the tables: nothing unless set. SQLite has no schemas.
+    /// The prefix of the tables' names: empty unless set. SQLite has no schemas.
     pub namespace: Namespace,
-    /// How sure a commit is.
+    /// The durability of a commit.
     pub durability: Durability,
-    /// The clock that decides; another than the machine's is for tests.
+    /// The clock that decides; a clock other than the machine's is for tests.
     pub clock: StoreClock,
-    /// Whether processes on the file tell each other about new work, by a small file beside it. Else they find it by polling.
+    /// Whether processes on the file notify each other of new work, by a small file beside it. Otherwise they find it
+    /// by polling.
     pub wakeups: bool,
     /// Connections for reading, beside the one that writes.
     pub readers: usize,
@@ -81,7 +82,7 @@ impl Default for SqliteOptions {
             wakeups: true,
             readers: 4,
             busy_timeout: Duration::from_secs(10),
-            // Everybody in this process waits for one writer.
+            // All calls of this process wait for one writer.
             acquire_timeout: operation_timeout,
             operation_timeout,
         }
@@ -89,49 +90,49 @@ impl Default for SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// What stands before the names of the tables.
+    /// Sets the namespace, which is a prefix of the tables' names.
     pub fn namespace(mut self, namespace: Namespace) -> Self {
         self.namespace = namespace;
         self
     }
 
-    /// How sure a commit is.
+    /// Sets the durability of a commit.
     pub const fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// The clock that decides.
+    /// Sets the clock that decides.
     pub fn clock(mut self, clock: StoreClock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Whether processes on the file tell each other about new work.
+    /// Sets whether processes on the file notify each other of new work.
     pub const fn wakeups(mut self, wakeups: bool) -> Self {
         self.wakeups = wakeups;
         self
     }
 
-    /// Connections for reading, beside the one that writes.
+    /// Sets the number of connections for reading, beside the one that writes.
     pub const fn readers(mut self, readers: usize) -> Self {
         self.readers = readers;
         self
     }
 
-    /// How long one try to write waits for a writer of another process.
+    /// Sets how long one try to write waits for a writer of another process.
     pub const fn busy_timeout(mut self, timeout: Duration) -> Self {
         self.busy_timeout = timeout;
         self
     }
 
-    /// How long to wait for a free connection.
+    /// Sets how long to wait for a free connection.
     pub const fn acquire_timeout(mut self, timeout: Duration) -> Self {
         self.acquire_timeout = timeout;
         self
     }
 
-    /// How long one operation may take before its connection is given up.
+    /// Sets how long one operation may take before its connection is given up.
     pub const fn operation_timeout(mut self, timeout: Duration) -> Self {
         self.operation_timeout = timeout;
         self
@@ -139,8 +140,8 @@ impl SqliteOptions {
 }
 
 impl SqliteStore {
-    /// Opens the store in the file at `path`, or at a URL that begins with `sqlite:`. The file is made if it is not there, and
-    /// its tables are brought up to date.
+    /// Opens the store in the file at `path`, or at a URL that begins with `sqlite:`. The file is created if it is
+    /// missing, and its tables are migrated.
     ///
     /// # Errors
     /// Says what is wrong with the file: no such directory, not a database, not to be written, or of a newer version
@@ -149,16 +150,16 @@ impl SqliteStore {
         Self::open_with(path, SqliteOptions::default()).await
     }
 
-    /// Opens the store with other than the default options.
+    /// Opens the store with these options.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     pub async fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> StoreResult<Self> {
-        Self::open_at(Place::of(path.as_ref())?, options).await
+        Self::open_at(DatabaseFile::of(path.as_ref())?, options).await
     }
 
-    /// Opens the store in a file that the driver's own options describe: for a VFS, extensions, or pragmas of your own. What
-    /// [`SqliteOptions`] sets holds in place of what they say about it.
+    /// Opens the store in a file that the driver's own options describe: for a VFS, extensions, or pragmas of your own.
+    /// Settings in [`SqliteOptions`] override those of the driver's options.
     ///
     /// ```no_run
     /// use ratchet_store_sqlite::sqlx::sqlite::SqliteConnectOptions;
@@ -173,10 +174,10 @@ impl SqliteStore {
     /// # Errors
     /// As [`open`](Self::open).
     pub async fn from_options(file: SqliteConnectOptions, options: SqliteOptions) -> StoreResult<Self> {
-        Self::open_at(Place::described_by(file)?, options).await
+        Self::open_at(DatabaseFile::described_by(file)?, options).await
     }
 
-    async fn open_at(place: Place, options: SqliteOptions) -> StoreResult<Self> {
+    async fn open_at(place: DatabaseFile, options: SqliteOptions) -> StoreResult<Self> {
         if options.namespace.schema_name().is_some() {
             let advice = "SQLite has no schemas; use a prefix, or a file of its own";
             return Err(StoreError::invalid(OP, advice));
@@ -185,7 +186,7 @@ impl SqliteStore {
         place.make_ready(&file).await?;
         migrator(file.clone(), options.namespace.clone())?.ensure(OP, true).await?;
 
-        let wakeups = options.wakeups.then(|| wakeup::Place::beside(&place.path, &options.namespace));
+        let wakeups = options.wakeups.then(|| wakeup::WakeupFile::beside(&place.path, &options.namespace));
         let mut sql = SqlOptions::new(options.namespace);
         sql.clock = options.clock;
         sql.connections = 1;
@@ -197,12 +198,12 @@ impl SqliteStore {
         Ok(Self { store, wakeups })
     }
 
-    /// What makes the tables and brings them up to date. Opening a store does so by itself.
+    /// Returns the migrator that makes the tables and brings them up to date. Opening a store does so by itself.
     ///
     /// # Errors
     /// If there cannot be a file at `path`.
     pub fn migrator(path: impl AsRef<Path>, namespace: Namespace) -> StoreResult<SchemaMigrator> {
-        let file = Place::of(path.as_ref())?.file(&SqliteOptions::default());
+        let file = DatabaseFile::of(path.as_ref())?.file(&SqliteOptions::default());
         migrator(file.create_if_missing(true).journal_mode(SqliteJournalMode::Wal), namespace)
     }
 
@@ -218,15 +219,15 @@ fn migrator(file: SqliteConnectOptions, namespace: Namespace) -> StoreResult<Sch
     Ok(SchemaMigrator::sqlite(file, namespace, scripts))
 }
 
-/// Where a file is.
-struct Place {
+/// The location of a database file.
+struct DatabaseFile {
     path: PathBuf,
-    /// What the driver was told about it.
+    /// The driver's options for the file.
     driver: SqliteConnectOptions,
 }
 
-impl Place {
-    /// A path, or a URL of SQLite.
+impl DatabaseFile {
+    /// Reads a path, or a URL of SQLite.
     fn of(path: &Path) -> StoreResult<Self> {
         let text = path.to_str().unwrap_or_default();
         if text.starts_with("sqlite:") {
@@ -244,7 +245,7 @@ impl Place {
         Self::described_by(SqliteConnectOptions::new().filename(path))
     }
 
-    /// An absolute path is never taken for a URI or for memory.
+    /// Takes the path from the driver's options. An absolute path is never taken for a URI or for memory.
     fn described_by(driver: SqliteConnectOptions) -> StoreResult<Self> {
         let path = driver.get_filename();
         let text = path.to_str().unwrap_or_default();
@@ -258,7 +259,7 @@ impl Place {
         Ok(Self { path, driver })
     }
 
-    /// How every connection is opened.
+    /// The options of every connection.
     fn file(&self, options: &SqliteOptions) -> SqliteConnectOptions {
         let synchronous = match options.durability {
             Durability::Full => SqliteSynchronous::Full,
@@ -274,7 +275,7 @@ impl Place {
             .disable_statement_logging()
     }
 
-    /// Makes sure that the file is there, is a database, can be written, and lets readers and a writer work at once.
+    /// Makes sure that the file exists, is a database, can be written, and lets readers and a writer work at once.
     async fn make_ready(&self, file: &SqliteConnectOptions) -> StoreResult<()> {
         let new = file.clone().create_if_missing(true).journal_mode(SqliteJournalMode::Wal);
         let is_busy = |error: &sqlx::Error| Dialect::Sqlite.is_lost_race(error);
@@ -290,7 +291,7 @@ impl Place {
         Err(StoreError::new(StoreErrorKind::Unsupported, OP, advice))
     }
 
-    /// What an error at the first touch means.
+    /// Explains an error of the first access.
     fn explain(&self, error: sqlx::Error) -> StoreError {
         /// The low byte of an extended code is the primary one.
         const PRIMARY: u32 = 0xff;
@@ -321,10 +322,10 @@ impl Place {
     }
 }
 
-/// Writes, without leaving anything, what a file that is only read refuses. To begin is not enough.
+/// Writes something that a read-only file refuses, and undoes it. To begin a transaction is not enough.
 const TOUCH: &str = "BEGIN IMMEDIATE; CREATE TABLE ratchet_touched (touched); ROLLBACK";
 
-/// Touches the file as a writer and answers its journal mode.
+/// Touches the file as a writer and returns its journal mode.
 async fn journal_mode(file: &SqliteConnectOptions) -> sqlx::Result<String> {
     let mut connection: SqliteConnection = file.connect().await?;
     sqlx::raw_sql(TOUCH).execute(&mut connection).await?;
@@ -340,9 +341,9 @@ mod tests {
 
     use super::*;
 
-    fn place(name: &str) -> (tempfile::TempDir, Place) {
+    fn place(name: &str) -> (tempfile::TempDir, DatabaseFile) {
         let dir = tempfile::TempDir::new().expect("there is room for files");
-        let place = Place::of(&dir.path().join(name)).expect("a path");
+        let place = DatabaseFile::of(&dir.path().join(name)).expect("a path");
         (dir, place)
     }
 
@@ -356,7 +357,7 @@ mod tests {
         assert!(error.to_string().contains("cannot be written"), "{error}");
     }
 
-    /// Nobody can make a file there, not even whoever may do everything.
+    /// Nobody can create a file there, not even root.
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn a_directory_that_cannot_be_written_is_refused_with_advice() {

@@ -1,9 +1,9 @@
-//! Answers with many rows, packed into one cell.
+//! Results with many rows, packed into one cell.
 //!
-//! The driver's thread hands every row over by itself, and copies every cell of it: for five hundred jobs that costs as
-//! much as finding them. The scripts that carry the load therefore answer with the `names` of their columns, divided by
-//! blanks, and with all `rows` as one JSON array of arrays. A row that ends early ends with nulls: it
-//! has nothing in its rare columns.
+//! The driver's thread hands over every row separately, and copies every cell of it: for five hundred jobs that costs
+//! as much as finding them. The scripts that carry the load therefore return the `names` of their columns, separated by
+//! blanks, and all `rows` as one JSON array of arrays. A row that ends early ends with nulls: it has nothing in its
+//! rare columns.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,10 +18,10 @@ use uuid::Uuid;
 
 use crate::driver::flag;
 
-/// The places of columns by their names.
+/// The positions of columns by their names.
 type Places = HashMap<String, usize>;
 
-/// A row of a packed answer.
+/// A row of a packed result.
 pub(crate) struct PackedRow {
     places: Arc<Places>,
     cells: Vec<Cell>,
@@ -32,18 +32,18 @@ enum Cell {
     Null,
     Int(i64),
     Text(String),
-    /// Something that no column holds, unless a foreign hand wrote it.
+    /// A value that no column holds, unless it was written by hand.
     Damaged,
 }
 
-/// Stands for bytes that are no UTF-8, in an answer that has some: Unicode says that it is no character.
+/// Stands for bytes that are not UTF-8, in a result that has some: Unicode defines it as a noncharacter.
 const NOT_UTF8: char = '\u{10ffff}';
 
-/// Unpacks an answer.
+/// Unpacks a result.
 pub(crate) fn unpack(names: &str, rows: &[u8]) -> Result<Vec<PackedRow>, serde_json::Error> {
     let rows: Vec<Vec<Cell>> = match std::str::from_utf8(rows) {
         Ok(rows) => serde_json::from_str(rows)?,
-        // SQLite keeps any bytes as text; they damage their own cell.
+        // SQLite stores any bytes as text; those that are not UTF-8 damage their own cell.
         Err(_) => {
             let marked: String = rows.utf8_chunks().map(|chunk| marked(&chunk)).collect();
             let mut rows: Vec<Vec<Cell>> = serde_json::from_str(&marked)?;

@@ -1,8 +1,9 @@
-//! Telling other processes on the same file about new work.
+//! Notifies other processes on the same file of new work.
 //!
-//! Beside the database lies a small file. Whoever has news appends a byte that says what it is about; everybody looks at its
-//! length fifty times a second, which takes a system call and no statement, and reads what is new. Nothing in it can be
-//! stale: a process that dies leaves a byte behind at most. `docs/wakeups.md` tells what else was tried.
+//! A small file lies beside the database. A process with news appends a byte that says what it is about; every process
+//! checks the file's length fifty times a second, which takes a system call and no statement, and reads the new bytes.
+//! Nothing in it can be stale: a process that dies leaves a byte behind at most. `docs/wakeups.md` tells what else was
+//! tried.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -16,20 +17,20 @@ use ratchet_api::spi::{ClusterCoordinator, WakeupKind, WakeupListener};
 use ratchet_api::{JobPriority, StoreResult};
 use ratchet_store_core::Namespace;
 
-/// Between two looks.
+/// The time between two checks.
 const TICK: Duration = Duration::from_millis(20);
-/// A file that is longer begins anew.
+/// The length at which the file starts over.
 const LONGEST: u64 = 1 << 16;
 
-/// Where the file is.
+/// The location of the file.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct WakeupFile {
     database: PathBuf,
     file: PathBuf,
 }
 
-impl Place {
-    /// Beside the database, one for each application in it.
+impl WakeupFile {
+    /// The file beside the database, one for each application in it.
     pub(crate) fn beside(database: &Path, namespace: &Namespace) -> Self {
         let mut file = database.as_os_str().to_owned();
         file.push(format!("-{}", namespace.table("wakeup")));
@@ -37,11 +38,11 @@ impl Place {
     }
 
     fn len(&self) -> u64 {
-        // A file that is not there has told nothing.
+        // A missing file has no news.
         fs::metadata(&self.file).map_or(0, |file| file.len())
     }
 
-    /// Tells everybody; how many bytes that took.
+    /// Appends the news; returns how many bytes that took.
     fn append(&self, news: News) -> io::Result<u64> {
         let mut file = match OpenOptions::new().append(true).open(&self.file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.make()?,
@@ -55,7 +56,7 @@ impl Place {
         Ok(bytes.len() as u64)
     }
 
-    /// What so many bytes from this one on say.
+    /// Reads the news in `count` bytes from this one on.
     fn read(&self, from: u64, count: u64) -> io::Result<News> {
         let mut file = fs::File::open(&self.file)?;
         file.seek(SeekFrom::Start(from))?;
@@ -65,7 +66,7 @@ impl Place {
         Ok(News { work: told(WakeupKind::NewWork), cancel: told(WakeupKind::CancelRequested) })
     }
 
-    /// Whoever may write the database may write the file.
+    /// Creates the file with the database's permissions: a user who may write the one may write the other.
     fn make(&self) -> io::Result<fs::File> {
         let file = OpenOptions::new().append(true).create(true).open(&self.file)?;
         fs::set_permissions(&self.file, fs::metadata(&self.database)?.permissions())?;
@@ -73,7 +74,7 @@ impl Place {
     }
 }
 
-/// The byte that says what a wakeup is about.
+/// The byte that stands for a kind of wakeup.
 const fn byte_of(kind: WakeupKind) -> u8 {
     match kind {
         WakeupKind::CancelRequested => b'c',
@@ -81,7 +82,7 @@ const fn byte_of(kind: WakeupKind) -> u8 {
     }
 }
 
-/// What there is to tell.
+/// The news to announce.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct News {
     work: bool,
@@ -101,30 +102,30 @@ impl News {
     }
 }
 
-/// What is known about the length of the file.
+/// The known length of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tally {
-    /// At the last look.
+    /// The length at the last check.
     seen: u64,
-    /// What this process has appended since.
+    /// The bytes that this process has appended since.
     mine: u64,
 }
 
-/// What a look finds.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Nothing,
-    /// Others have told something: it stands in so many bytes from this one on, with what this process told.
+    /// Others have appended: their news is in `count` bytes from this one on, mixed with the news of this process.
     Told {
         from: u64,
         count: u64,
     },
-    /// The file began anew, and who knows what stood in it.
+    /// The file started over, and its lost content is unknown.
     Anything,
 }
 
 impl Tally {
-    /// From now on.
+    /// Begins at the present length.
     const fn begin(len: u64) -> Self {
         Self { seen: len, mine: 0 }
     }
@@ -142,12 +143,12 @@ impl Tally {
 /// Tells other processes on the same file about new work. A [`SqliteStore`](crate::SqliteStore) brings it along.
 pub(crate) struct FileCoordinator {
     shared: Arc<Shared>,
-    /// What looks and appends, once there is something to do.
+    /// The thread that checks and appends, once there is something to do.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct Shared {
-    place: Place,
+    place: WakeupFile,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -155,14 +156,14 @@ struct Shared {
 #[derive(Default)]
 struct State {
     listeners: Vec<WakeupListener>,
-    /// What the others have not been told.
+    /// The news that the others have not been told.
     news: News,
     tally: Option<Tally>,
     stopped: bool,
 }
 
 impl FileCoordinator {
-    pub(crate) fn new(place: Place) -> Self {
+    pub(crate) fn new(place: WakeupFile) -> Self {
         let (state, changed) = (Mutex::default(), Condvar::new());
         Self { shared: Arc::new(Shared { place, state, changed }), thread: Mutex::new(None) }
     }
@@ -177,7 +178,7 @@ impl FileCoordinator {
         }
     }
 
-    /// Makes sure that somebody looks.
+    /// Makes sure that the thread runs, and wakes it.
     fn attend(&self) {
         let mut running = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if running.is_none() {
@@ -185,7 +186,7 @@ impl FileCoordinator {
             let name = "ratchet-wakeup".to_owned();
             match thread::Builder::new().name(name).spawn(move || attend(&shared)) {
                 Ok(thread) => *running = Some(thread),
-                Err(error) => tracing::warn!(%error, "no thread for wakeups; work is found by polling"),
+                Err(error) => tracing::warn!(%error, "wakeup thread not started: work is found by polling"),
             }
         }
         self.shared.changed.notify_one();
@@ -219,7 +220,7 @@ impl ClusterCoordinator for FileCoordinator {
     async fn shutdown(&self) {
         self.shared.stop();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // It ends at once, and it is no use to know that it panicked.
+        // The thread ends at once; whether it panicked does not matter.
         let _ = thread.map(JoinHandle::join);
     }
 }
@@ -244,7 +245,7 @@ impl Shared {
     }
 }
 
-/// Appends what there is to tell, at once and as one, and looks whether others have.
+/// Appends all pending news at once, and checks for news of others.
 fn attend(shared: &Shared) {
     let mut failed = false;
     let mut state = shared.state();
@@ -252,10 +253,13 @@ fn attend(shared: &Shared) {
         let news = std::mem::take(&mut state.news);
         if news.any() {
             match shared.place.append(news) {
-                Ok(bytes) => state.tally.iter_mut().for_each(|tally| tally.mine += bytes),
+                Ok(bytes) => {
+                    failed = false;
+                    state.tally.iter_mut().for_each(|tally| tally.mine += bytes);
+                }
                 Err(error) if !failed => {
                     failed = true;
-                    tracing::warn!(%error, "other processes are not told about new work; they find it by polling");
+                    tracing::warn!(%error, "wakeups not sent: other processes find new work by polling");
                 }
                 Err(_) => {}
             }
@@ -291,11 +295,11 @@ mod tests {
         Found::Told { from, count }
     }
 
-    fn place() -> (tempfile::TempDir, Place) {
+    fn place() -> (tempfile::TempDir, WakeupFile) {
         let dir = tempfile::TempDir::new().expect("there is room for files");
         let database = dir.path().join("jobs.db");
         fs::write(&database, "").expect("there is room");
-        let place = Place::beside(&database, &Namespace::bare());
+        let place = WakeupFile::beside(&database, &Namespace::bare());
         (dir, place)
     }
 
@@ -337,7 +341,7 @@ mod tests {
 
     #[test]
     fn the_file_lies_beside_the_database_one_for_each_application() {
-        let path = |namespace: &Namespace| Place::beside(Path::new("/data/jobs.db"), namespace).file;
+        let path = |namespace: &Namespace| WakeupFile::beside(Path::new("/data/jobs.db"), namespace).file;
         assert_eq!(path(&Namespace::bare()), Path::new("/data/jobs.db-wakeup"));
         let shop = Namespace::prefix("shop_").expect("a name");
         assert_eq!(path(&shop), Path::new("/data/jobs.db-shop_wakeup"));

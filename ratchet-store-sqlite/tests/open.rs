@@ -152,14 +152,15 @@ async fn a_write_that_fails_leaves_nothing_behind_and_the_next_one_works() {
     assert_eq!(count(&store).await, 1);
 }
 
-/// What is logged while the tables are made.
+/// The log of the first open, which makes the tables.
 async fn log_of_the_first_open(namespace: Namespace) -> String {
     let (dir, file) = place();
     let log = dir.path().join("log");
     let writer = Arc::new(File::create(&log).expect("it is made"));
     let logged = tracing_subscriber::fmt().with_writer(writer).finish();
-    // While there is only one subscriber, a log line that another test's thread meets first is off for everyone: tracing
-    // asks that thread's subscriber, which it does not have. A second one that stays makes it ask both.
+    // While there is only one subscriber, tracing asks the subscriber of the thread that reaches a log line first. On
+    // the thread of another test there is none, so the line is off for everyone. A second one that stays makes it ask
+    // both.
     static SECOND: OnceLock<Dispatch> = OnceLock::new();
     SECOND.get_or_init(|| Dispatch::new(tracing_subscriber::fmt().with_writer(std::io::sink).finish()));
     let _guard = tracing::subscriber::set_default(logged);

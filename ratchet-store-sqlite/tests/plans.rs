@@ -1,4 +1,4 @@
-//! How SQLite finds rows: by keys and indexes, and never by sorting what is due.
+//! The ways in which SQLite finds rows: by keys and indexes, and never by sorting everything that is due.
 
 mod common;
 
@@ -23,14 +23,14 @@ const HOT: [&str; 5] = [
     include_str!("../queries/node/recover.sql"),
 ];
 
-/// Those that ask what an owner holds, alive or dead.
+/// The scripts that read what an owner holds, alive or dead.
 const BY_OWNER: [&str; 3] = [
     include_str!("../queries/claim/owned.sql"),
     include_str!("../queries/node/holds_jobs.sql"),
     include_str!("../queries/node/recover.sql"),
 ];
 
-/// A file with jobs in it, and a connection that can explain.
+/// A file with jobs in it, and a connection for `EXPLAIN`.
 async fn place(jobs: usize) -> (TempDir, SqliteConnection) {
     let dir = TempDir::new().expect("there is room for files");
     let file = dir.path().join("jobs.db");
@@ -50,7 +50,7 @@ async fn plan(connection: &mut SqliteConnection, sql: &str) -> Vec<String> {
     rows.iter().map(|row| row.get("detail")).collect()
 }
 
-/// What the trigger selects, with parameters in the place of its row.
+/// The query of the trigger, with parameters in the place of its row.
 fn heads() -> String {
     let trigger = Statement::compile(CHOOSE_BEST, Dialect::Sqlite, &Namespace::bare()).expect("a text");
     let sql = trigger.sql();

@@ -13,7 +13,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 use tempfile::TempDir;
 
-/// What is not built yet.
+/// The cases of features that are not built yet.
 const NOT_YET_BUILT: &[&str] = &[];
 
 fn main() -> ExitCode {
@@ -45,12 +45,12 @@ fn remove(file: &Path) {
     for end in ["", "-wal", "-shm", "-wakeup"] {
         let mut part = file.as_os_str().to_owned();
         part.push(end);
-        // What is not there need not go.
+        // A missing file need not be removed.
         drop(std::fs::remove_file(part));
     }
 }
 
-/// Damages a job as somebody with a shell could who also knows how to get past the constraints.
+/// Damages a job as a person with a shell could who also knows how to get past the constraints.
 async fn spoil(file: PathBuf, job: JobId, how: Spoil) -> StoreResult<()> {
     let damages: &[&'static str] = match how {
         Spoil::UnknownType => &["UPDATE scheduler_job SET job_type = 'NOBODY' WHERE job_id = ?"],

@@ -1,7 +1,7 @@
 //! Real processes on one file that tell each other about new work.
 //!
-//! A process that finds the variable does not test: it listens, and tells what it hears. At each line of its input it tells
-//! the others that there is work.
+//! A process in which the variable is set does not test: it listens, and prints what it hears. At each line of its
+//! input it notifies the others of new work.
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _, stdin, stdout};
 use std::path::{Path, PathBuf};
@@ -54,11 +54,11 @@ async fn listen(file: &Path) {
 
 fn say(what: &str) {
     let mut out = stdout().lock();
-    // Nobody may listen any more.
+    // The reader may be gone.
     let _ = writeln!(out, "{what}").and_then(|()| out.flush());
 }
 
-/// Such a process, seen from the test.
+/// A process that listens, seen from the test.
 struct Process {
     child: Child,
     said: Lines<BufReader<ChildStdout>>,
@@ -78,12 +78,12 @@ impl Process {
         process
     }
 
-    /// Waits for its next word.
+    /// Waits for its next line.
     fn says(&mut self, wanted: &str) {
         assert_eq!(self.said.next().expect("it lives").expect("a line"), wanted);
     }
 
-    /// Has it tell the others.
+    /// Makes it notify the others.
     fn tell(&mut self) {
         writeln!(self.child.stdin.as_mut().expect("its input")).expect("it lives");
     }
@@ -95,7 +95,7 @@ impl Process {
         assert!(self.child.wait().expect("its end").success());
     }
 
-    /// SIGKILL.
+    /// Kills it with SIGKILL.
     fn kill(mut self) {
         self.child.kill().expect("it lives");
         self.child.wait().expect("its end");

@@ -1,4 +1,4 @@
-//! What lies between a node and its database, and can be cut, jammed and listened to.
+//! A link between a node and its database that a case can cut, jam and listen to.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -13,18 +13,18 @@ use ratchet_api::{
     StoreResult, Timestamp, Verdict,
 };
 
-/// A store at the end of a cable.
+/// A store reached through a cable.
 pub(crate) struct Cable<S: ?Sized> {
     inner: Arc<S>,
     line: Arc<Line>,
 }
 
-/// Lays a cable to a store.
+/// Wraps a store in a cable.
 pub(crate) fn lay(inner: Arc<dyn JobStore>, line: &Arc<Line>) -> Arc<dyn JobStore> {
     Arc::new(Cable { inner, line: Arc::clone(line) })
 }
 
-/// What a case does to a cable, and what it heard on it.
+/// The controls of a cable, and a record of the calls that went through it.
 #[derive(Default)]
 pub(crate) struct Line {
     cut: AtomicBool,
@@ -48,48 +48,48 @@ pub(crate) struct Line {
 pub(crate) struct Takeover {
     pub(crate) dead: Vec<Owner>,
     pub(crate) jobs: usize,
-    /// How long its node had been a member of the cluster.
+    /// The time that the node had been a member of the cluster.
     pub(crate) since_join: Duration,
 }
 
 impl Line {
-    /// Nothing comes through from now on, or again.
+    /// Cuts the cable, so that every call fails, or restores it.
     pub(crate) fn cut(&self, cut: bool) {
         self.cut.store(cut, Ordering::SeqCst);
     }
 
-    /// The thread that beats stands still from now on and no new work or life begins, as if the process were frozen.
+    /// Stops the heartbeat thread, and refuses claims and joins, as if the process were frozen; or lets them go on.
     pub(crate) fn jam(&self, jammed: bool) {
         *self.jam.lock().expect("nobody panics") = jammed;
         self.cleared.notify_all();
     }
 
-    /// Claims take jobs and say that they took none.
+    /// Makes claims take jobs and report none.
     pub(crate) fn mute(&self, mute: bool) {
         self.mute.store(mute, Ordering::SeqCst);
     }
 
-    /// The node is told that it owns nothing.
+    /// Makes the store tell the node that it owns nothing.
     pub(crate) fn disown(&self, disowned: bool) {
         self.disowned.store(disowned, Ordering::SeqCst);
     }
 
-    /// Replies to takeovers do not come through.
+    /// Loses the replies to takeovers.
     pub(crate) fn lose_takeovers(&self) {
         self.takeovers_lost.store(true, Ordering::SeqCst);
     }
 
-    /// How many beats were accepted so far.
+    /// Returns how many beats were accepted so far.
     pub(crate) fn beats(&self) -> usize {
         self.beats.load(Ordering::SeqCst)
     }
 
-    /// How often a node asked what it owns.
+    /// Returns how often a node asked which jobs it owns.
     pub(crate) fn owned(&self) -> usize {
         self.owned.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many more beats were accepted.
+    /// Waits until `count` more beats were accepted.
     pub(crate) async fn more_beats(&self, count: usize) {
         let enough = self.beats() + count;
         while self.beats() < enough {
@@ -97,7 +97,7 @@ impl Line {
         }
     }
 
-    /// Waits until so many more calls did not come through.
+    /// Waits until `count` more calls were refused by a cut cable.
     pub(crate) async fn more_refusals(&self, count: usize) {
         let enough = self.refused.load(Ordering::SeqCst) + count;
         while self.refused.load(Ordering::SeqCst) < enough {
@@ -105,12 +105,12 @@ impl Line {
         }
     }
 
-    /// From now on beats are told this many milliseconds more than the clock of the store shows.
+    /// Adds this many milliseconds to the database time that beats report.
     pub(crate) fn set_clock(&self, millis: i64) {
         self.clock.store(millis, Ordering::SeqCst);
     }
 
-    /// By how much the clock went back, each time that this was mended.
+    /// Returns the length of each backward clock step that the node reported to the store.
     pub(crate) fn mended(&self) -> Vec<Duration> {
         self.mended.lock().expect("nobody panics").clone()
     }
@@ -119,7 +119,7 @@ impl Line {
         self.takeovers.lock().expect("nobody panics").clone()
     }
 
-    /// Who sent outcomes, one entry for each.
+    /// Returns the sender of each outcome.
     pub(crate) fn outcomes(&self) -> Vec<Owner> {
         self.outcomes.lock().expect("nobody panics").clone()
     }
@@ -134,7 +134,7 @@ impl Line {
         }
     }
 
-    /// A process that is frozen begins nothing.
+    /// Fails while the process is "frozen", since a frozen process begins nothing.
     fn begin(&self) -> StoreResult<()> {
         self.pass()?;
         match *self.jam.lock().expect("nobody panics") {

@@ -12,12 +12,12 @@ use tokio::sync::Notify;
 
 use crate::MakePlace;
 use crate::lines::{self, Line};
-use crate::place::Place;
+use crate::test_store::TestStore;
 
-/// How often a state is looked at while a case waits for it.
+/// The interval at which a case polls a state that it waits for.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Every event so far.
+/// A listener that records every event.
 #[derive(Clone, Default)]
 pub(crate) struct Told {
     events: Arc<Mutex<Vec<JobEvent>>>,
@@ -31,44 +31,44 @@ impl JobEventListener for Told {
     }
 }
 
-/// A running node.
+/// A running node, with the events that it published.
 pub struct Node {
     scheduler: Scheduler,
     told: Told,
 }
 
-/// What a case gets.
+/// The environment of a case: an empty store, and ways to open connections and start nodes on it.
 pub struct Fixture {
-    place: Arc<dyn Place>,
+    place: Arc<dyn TestStore>,
     make: MakePlace,
 }
 
 impl Fixture {
-    pub(crate) fn new(place: Arc<dyn Place>, make: MakePlace) -> Self {
+    pub(crate) fn new(place: Arc<dyn TestStore>, make: MakePlace) -> Self {
         Self { place, make }
     }
 
-    /// Makes more stores of this kind.
+    /// Returns the function that makes more stores of this kind.
     pub(crate) fn make(&self) -> MakePlace {
         self.make
     }
 
-    /// One more connection to the store.
+    /// Opens one more connection to the store.
     pub async fn store(&self) -> Arc<dyn JobStore> {
         self.place.connect().await
     }
 
-    /// One more connection to the store, which decides by this clock.
+    /// Opens one more connection to the store, which decides by this clock.
     pub async fn store_at(&self, clock: StoreClock) -> Arc<dyn JobStore> {
         self.place.connect_at(clock).await
     }
 
-    /// Starts a node that may run everything below `test.`.
+    /// Starts a node that may run every target below `test.`.
     pub async fn node(&self, set_up: impl FnOnce(SchedulerBuilder) -> SchedulerBuilder) -> Node {
         self.node_on(self.store().await, set_up).await
     }
 
-    /// Likewise, through a store that is not quite the plain one.
+    /// Starts such a node on a given store, for instance one with faults.
     pub async fn node_on(
         &self,
         store: Arc<dyn JobStore>,
@@ -82,7 +82,7 @@ impl Fixture {
         Node { scheduler, told }
     }
 
-    /// A process that only submits.
+    /// Creates a client, as in a process that only submits.
     pub async fn client(&self) -> Client {
         Ratchet::client_shared(self.store().await)
     }
@@ -97,11 +97,18 @@ impl Deref for Node {
 }
 
 impl Node {
-    /// Waits until a job is as wanted.
+    /// Waits until the job satisfies the predicate; returns it.
     pub async fn until(&self, id: JobId, wanted: impl Fn(&Job) -> bool) -> Job {
         loop {
-            let job =
-                self.store().find(&[id]).await.expect("read").pop().flatten().expect("the job is there");
+            let job = self
+                .client()
+                .store()
+                .find(&[id])
+                .await
+                .expect("read")
+                .pop()
+                .flatten()
+                .expect("the job is there");
             if wanted(&job) {
                 return job;
             }
@@ -109,12 +116,12 @@ impl Node {
         }
     }
 
-    /// Waits until such an event was told.
+    /// Waits until an event of this kind was published.
     pub async fn told(&self, wanted: impl Fn(&JobEventKind) -> bool) {
         self.told_times(1, wanted).await;
     }
 
-    /// Waits until such events were told so often.
+    /// Waits until `times` events of this kind were published.
     pub async fn told_times(&self, times: usize, wanted: impl Fn(&JobEventKind) -> bool) {
         loop {
             let more = self.told.more.notified();
@@ -133,7 +140,7 @@ impl Node {
         }
     }
 
-    /// What was told about a job, in order.
+    /// Returns the kinds of the events about a job, in order.
     pub fn kinds_of(&self, id: JobId) -> Vec<String> {
         let events = self.told.events.lock().expect("nobody panics");
         events
@@ -143,12 +150,12 @@ impl Node {
             .collect()
     }
 
-    /// What was logged about a job.
+    /// Returns the log lines about a job.
     pub fn lines(&self, id: JobId) -> Vec<Line> {
         lines::of(id)
     }
 
-    /// Waits until a line about a job says this.
+    /// Waits until the log has a line about the job with this message; returns it.
     pub async fn until_said(&self, id: JobId, message: &str) -> Line {
         loop {
             if let Some(line) = self.lines(id).into_iter().find(|line| line.message() == message) {
@@ -158,10 +165,10 @@ impl Node {
         }
     }
 
-    /// Waits until a job's own log has this line.
+    /// Waits until the job's own log has a line that starts with this message; returns it.
     pub async fn until_logged(&self, id: JobId, message: &str) -> LogLine {
         loop {
-            let lines = self.store().logs(id, None, 100).await.expect("read");
+            let lines = self.client().store().logs(id, None, 100).await.expect("read");
             if let Some(line) = lines.into_iter().find(|line| line.message.starts_with(message)) {
                 return line;
             }
@@ -169,12 +176,13 @@ impl Node {
         }
     }
 
-    /// The result of the newest callback, once it has one.
+    /// Waits until the newest callback has a result; returns it.
     pub async fn callback_result(&self) -> String {
         let mut filter = JobFilter::default();
         filter.types = vec![JobType::Callback];
         loop {
-            let jobs = self.store().query_jobs(&filter, &PageRequest::first(10)).await.expect("read").jobs;
+            let jobs =
+                self.client().store().query_jobs(&filter, &PageRequest::first(10)).await.expect("read").jobs;
             let newest = jobs.iter().max_by_key(|job| job.spec.id);
             if let Some(result) = newest.and_then(|job| job.ending.as_ref()?.result.clone()) {
                 return result.as_str().to_owned();
@@ -183,7 +191,7 @@ impl Node {
         }
     }
 
-    /// Waits until it takes nothing new.
+    /// Waits until the node takes nothing new.
     pub async fn until_draining(&self) {
         while self.readiness() < Readiness::Draining {
             tokio::time::sleep(LOOK).await;

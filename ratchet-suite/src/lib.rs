@@ -1,7 +1,7 @@
 //! The behaviours of the engine, end to end, on every store.
 //!
-//! A case is an `async fn` that gets a [`Fixture`]: an empty store, and ways to start nodes on it and to wait for what they
-//! do. Cases wait for states and events, never for time. [`run`] runs all of them on one store.
+//! A case is an `async fn` that gets a [`Fixture`]: an empty store, and ways to start nodes on it and to wait for their
+//! results. Cases wait for states and events, never for time. [`run`] runs all of them on one store.
 
 #![expect(missing_docs, reason = "cases say what they show by their names")]
 
@@ -11,12 +11,12 @@ mod fixture;
 mod lines;
 mod model;
 
-/// What the README shows compiles.
+/// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
-pub mod place;
+pub mod test_store;
 
 use std::num::NonZero;
 use std::process::ExitCode;
@@ -28,12 +28,12 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 pub use fixture::{Fixture, Node};
 pub use lines::Line;
-use place::Place;
+use test_store::TestStore;
 
-/// Makes an empty store for a case.
-pub type MakePlace = fn() -> BoxFuture<'static, Box<dyn Place>>;
+/// A function that makes an empty store for a case.
+pub type MakePlace = fn() -> BoxFuture<'static, Box<dyn TestStore>>;
 
-/// A behaviour.
+/// A behaviour of the engine: its name and the function that checks it.
 pub struct Case {
     pub name: &'static str,
     pub run: fn(Fixture) -> BoxFuture<'static, ()>,
@@ -67,11 +67,11 @@ pub fn run(make: MakePlace) -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// How many cases run at once unless told: they wait for leases and delays most of their time.
+/// The number of cases that run at once by default: they mostly wait for leases and delays.
 const CASES_PER_CORE: usize = 8;
 
-/// Set to a number of seconds, after which a case has failed. Cases wait for what should happen; in an engine that is
-/// broken on purpose it never does.
+/// The variable that limits a case: after so many seconds it has failed. Cases wait for what should happen, and in a
+/// mutated engine it never does.
 const LIMIT: &str = "RATCHET_CASE_SECONDS";
 
 fn run_case(case: &Case, make: MakePlace) -> Result<(), Failed> {
@@ -79,7 +79,7 @@ fn run_case(case: &Case, make: MakePlace) -> Result<(), Failed> {
     let limit = std::env::var(LIMIT).ok().and_then(|seconds| seconds.parse().ok());
     let limit = limit.map_or(Duration::MAX, Duration::from_secs);
     let run = async {
-        let place: Arc<dyn Place> = make().await.into();
+        let place: Arc<dyn TestStore> = make().await.into();
         (case.run)(Fixture::new(Arc::clone(&place), make)).await;
         place.remove().await;
     };

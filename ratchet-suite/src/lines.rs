@@ -1,4 +1,4 @@
-//! What is logged, as far as it is about a job or a node.
+//! A log collector: it keeps the lines that are about a job or a node.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -26,28 +26,28 @@ impl Line {
         self.field("message")
     }
 
-    /// A field; blank if there is none.
+    /// Returns a field; blank if there is none.
     pub fn field(&self, name: &str) -> &str {
         self.fields.get(name).map_or("", String::as_str)
     }
 }
 
-/// From now on lines are kept.
+/// Installs the collector, which must be the program's only subscriber.
 pub(crate) fn keep() {
     tracing::subscriber::set_global_default(Registry::default().with(Keeper)).expect("nobody else listens");
 }
 
-/// The lines about a job so far.
+/// Returns the lines about a job so far.
 pub(crate) fn of(job: JobId) -> Vec<Line> {
     about(&job.to_string())
 }
 
-/// The lines about a node, and about no job, so far.
+/// Returns the lines about a node, and about no job, so far.
 pub(crate) fn of_node(node: &Owner) -> Vec<Line> {
     about(node.as_str())
 }
 
-/// The lines whose field `job`, or else `node`, says this.
+/// Returns the lines whose field `job`, or else `node`, has this value.
 pub(crate) fn about(name: &str) -> Vec<Line> {
     LINES.lock().expect("nobody panics").get(name).cloned().unwrap_or_default()
 }

@@ -1,6 +1,6 @@
-//! The default names of nodes against their conformance suite, in real processes.
+//! The default node names against their conformance suite, in real processes.
 //!
-//! A process that finds the variable does not test: it tells its name, and lives until its input ends.
+//! A process that finds the variable runs no test: it prints its name, and lives until its input ends.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -9,11 +9,11 @@ use std::sync::Mutex;
 
 use ratchet_api::spi::NodeIdentityProvider;
 use ratchet_core::defaults::DefaultNodeIdentity;
-use ratchet_tck::identity::{IdentityHarness, Suite};
+use ratchet_tck::identity::{IdentityHarness, IdentitySuite};
 
 const VARIABLE: &str = "RATCHET_TEST_IDENTITY";
 
-/// Other nodes, which live as long as this process: else two of them could have one process id.
+/// Other nodes, which live as long as this process; otherwise two of them could have the same process id.
 #[derive(Default)]
 struct Processes(Mutex<HashMap<usize, (Child, String)>>);
 
@@ -44,9 +44,9 @@ fn start() -> (Child, String) {
 fn main() -> ExitCode {
     if std::env::var_os(VARIABLE).is_some() {
         println!("{}", DefaultNodeIdentity::new().node_id());
-        // Until whoever asked is gone.
+        // Waits until the parent process is gone.
         let _ = std::io::stdin().read(&mut [0]);
         return ExitCode::SUCCESS;
     }
-    Suite::new(Processes::default()).main()
+    IdentitySuite::new(Processes::default()).main()
 }

@@ -1,5 +1,5 @@
-//! The engine on a store: memory.
+//! The engine on the memory store.
 
 fn main() -> std::process::ExitCode {
-    ratchet_suite::run(ratchet_suite::place::memory)
+    ratchet_suite::run(ratchet_suite::test_store::memory)
 }

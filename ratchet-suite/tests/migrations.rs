@@ -1,9 +1,9 @@
-//! Tables that are made when a scheduler starts.
+//! Migrations that run when a scheduler starts.
 
 use ratchet_api::StoreErrorKind;
 use ratchet_core::{Call, JobFailure, Method, Ratchet, SchedulerBuilder, StartError};
 use ratchet_store_postgres::{PostgresOptions, PostgresStore};
-use ratchet_suite::place::{Place as _, Schema, postgres_url};
+use ratchet_suite::test_store::{Schema, TestStore as _, postgres_url};
 
 fn node(schema: &Schema) -> SchedulerBuilder {
     let mut options = PostgresOptions::default();

@@ -1,4 +1,4 @@
-//! Nodes whose connections to a real server break: all of them, or so that nobody tells them.
+//! Nodes whose connections to a real server break: all of them, or without notice to either end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,21 +11,21 @@ use ratchet_api::store::JobStore;
 use ratchet_core::{JobContext, JobFailure, JobHandle, Ratchet, Readiness, Scheduler, jobs};
 use ratchet_store_mongodb::MongoStore;
 use ratchet_store_postgres::{PostgresOptions, PostgresStore};
-use ratchet_suite::place::{Collections, Place, Schema, mongodb_url, postgres_url};
+use ratchet_suite::test_store::{Collections, Schema, TestStore, mongodb_url, postgres_url};
 use sqlx::postgres::PgConnectOptions;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 
-/// How long anything may take of which a server tells nothing.
+/// The limit for a call whose server gives no sign of life.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Lies between nodes and their server.
+/// A proxy between nodes and their server.
 struct Proxy {
     port: u16,
-    /// If not, every connection ends, and no new one lasts.
+    /// Whether connections are forwarded. If not, every connection ends, and new ones end at once.
     open: watch::Sender<bool>,
-    /// Whoever is connected now waits for ever.
+    /// Notified to let the current connections hang for ever.
     hole: Arc<Notify>,
 }
 
@@ -50,7 +50,7 @@ impl Proxy {
         self.open.send_replace(open);
     }
 
-    /// From now on nothing goes through the connections that there are, and nobody tells them so.
+    /// Stops forwarding on the current connections without closing them.
     fn swallow(&self) {
         self.hole.notify_waiters();
     }
@@ -99,13 +99,13 @@ fn worker() -> Worker {
     Worker { runs: Arc::default(), entered: Arc::default(), gate: Arc::new(watch::Sender::new(false)) }
 }
 
-/// An empty store on a server that nodes reach by a proxy.
+/// An empty store on a server that nodes reach through a proxy.
 #[async_trait]
-trait Distant: Place {
-    /// A proxy before the server.
+trait Distant: TestStore {
+    /// Puts a proxy in front of the server.
     async fn proxy(&self) -> Proxy;
 
-    /// The store by this way.
+    /// Connects to the store through the proxy.
     async fn connect_by(&self, proxy: &Proxy) -> Arc<dyn JobStore>;
 }
 
@@ -140,7 +140,7 @@ impl Distant for Collections {
     async fn connect_by(&self, proxy: &Proxy) -> Arc<dyn JobStore> {
         let mut server = ClientOptions::parse(mongodb_url()).await.expect("the URL is right");
         server.hosts = vec![ServerAddress::Tcp { host: "127.0.0.1".to_owned(), port: Some(proxy.port) }];
-        // Else the driver asks for the members of the set and goes past the proxy.
+        // Otherwise the driver asks for the members of the replica set and bypasses the proxy.
         server.direct_connection = Some(true);
         server.connect_timeout = Some(PATIENCE);
         server.heartbeat_freq = Some(PATIENCE);
@@ -189,7 +189,7 @@ async fn outage(place: impl Distant) {
     for _ in 0..10 {
         jobs.push(client.enqueue(Worker::job().work()).submit().await.expect("stored"));
     }
-    nodes[0].wake_up(ratchet_api::JobPriority::Normal);
+    nodes[0].client().wake_up(ratchet_api::JobPriority::Normal);
     let runs = || workers.iter().map(|worker| worker.runs.load(Ordering::SeqCst)).sum::<u32>();
     while runs() < 10 {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -235,8 +235,8 @@ async fn hang(place: impl Distant) {
     let job = node.enqueue(Worker::job().work()).submit().await.expect("stored");
     worker.entered.notified().await;
     proxy.swallow();
-    // As many beats as there are in a lease have come through since.
-    let row = async || node.store().nodes().await.ok().and_then(|nodes| nodes.into_iter().next());
+    // As many beats as fit into a lease have come through since.
+    let row = async || node.client().store().nodes().await.ok().and_then(|nodes| nodes.into_iter().next());
     let since = loop {
         match row().await {
             Some(row) => break row.heartbeat_at,

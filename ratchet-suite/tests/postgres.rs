@@ -1,5 +1,5 @@
-//! The engine on a store: postgres.
+//! The engine on the PostgreSQL store.
 
 fn main() -> std::process::ExitCode {
-    ratchet_suite::run(ratchet_suite::place::postgres)
+    ratchet_suite::run(ratchet_suite::test_store::postgres)
 }

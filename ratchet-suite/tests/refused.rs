@@ -1,4 +1,4 @@
-//! Outcomes that a real server does not take: because of its own state, or because of what is in them.
+//! Outcomes that a real server refuses: because of its own state, or because of their content.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,24 +9,24 @@ use mongodb::bson::doc;
 use ratchet_api::{JobStatus, Timestamp};
 use ratchet_core::{JobFailure, Ratchet, Readiness, Scheduler, jobs};
 use ratchet_store_core::{Dialect, Statement};
-use ratchet_suite::place::{Collections, Place, Schema, postgres_url};
+use ratchet_suite::test_store::{Collections, Schema, TestStore, postgres_url};
 use serde_json::value::RawValue;
 use sqlx::{Connection as _, PgConnection};
 
-/// A store on a server that is told what it does not take.
+/// A store on a server that can be made to refuse outcomes.
 #[async_trait]
-trait Strict: Place {
-    /// From now on no job ends.
+trait Strict: TestStore {
+    /// Makes the server refuse every outcome.
     async fn refuse_all(&self);
 
-    /// From now on lists in lists in lists are no result.
+    /// Makes the server refuse results that are lists in lists in lists.
     async fn refuse_deep_lists(&self);
 
-    /// It takes all again.
+    /// Makes the server accept everything again.
     async fn take_all(&self);
 }
 
-/// As if a grant were missing.
+/// Fails like a missing grant.
 const TAKE_GRANT: &str = "
     CREATE FUNCTION ratchet.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
@@ -61,7 +61,7 @@ impl Strict for Schema {
 
 #[async_trait]
 impl Strict for Collections {
-    /// An index of a foreign hand's, which finds no place on earth in how a job ended.
+    /// Adds a foreign index that fails on the ending of every job: it reads the ending as a place on earth.
     async fn refuse_all(&self) {
         let index = doc! { "key": { "ending": "2dsphere" }, "name": "places" };
         let create = doc! { "createIndexes": "scheduler_job", "indexes": [index] };
@@ -89,7 +89,7 @@ struct Worker {
 
 #[jobs(target = "test.Worker")]
 impl Worker {
-    /// Answers lists in lists, this deep.
+    /// Returns lists nested `depth` deep.
     #[job]
     async fn nest(&self, depth: usize) -> Result<Box<RawValue>, JobFailure> {
         self.runs.fetch_add(1, Ordering::SeqCst);
@@ -97,7 +97,7 @@ impl Worker {
     }
 }
 
-async fn node(place: &impl Place, worker: &Worker) -> Scheduler {
+async fn node(place: &impl TestStore, worker: &Worker) -> Scheduler {
     let builder = Ratchet::builder_shared(place.connect().await).register(worker.clone());
     let builder = builder.allow(["test."]).configure(|options| {
         options.node.lease = LEASE;
@@ -109,7 +109,7 @@ async fn node(place: &impl Place, worker: &Worker) -> Scheduler {
 }
 
 async fn last_beat(node: &Scheduler) -> Timestamp {
-    node.store().nodes().await.expect("read").pop().expect("the node has a row").heartbeat_at
+    node.client().store().nodes().await.expect("read").pop().expect("the node has a row").heartbeat_at
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -128,11 +128,11 @@ async fn all_are_refused_for_a_while(place: impl Strict) {
     place.refuse_all().await;
     let calls = (0..10).map(|_| Worker::job().nest(1));
     let jobs: Vec<_> =
-        node.enqueue_many(calls).await.expect("stored").into_iter().map(Result::unwrap).collect();
+        node.client().enqueue_many(calls).await.expect("stored").into_iter().map(Result::unwrap).collect();
     while worker.runs.load(Ordering::SeqCst) < 10 || node.readiness() != Readiness::Degraded {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // In this time the node looks twice which jobs are its own.
+    // In this time the node checks twice which jobs it owns.
     let beaten = last_beat(&node).await;
     while last_beat(&node).await.since(beaten) < LEASE * 5 / 2 {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -164,7 +164,7 @@ async fn one_is_refused(place: impl Strict) {
     place.refuse_deep_lists().await;
     let calls = (0..100).map(|number| Worker::job().nest(if number == 50 { 3 } else { 1 }));
     let jobs: Vec<_> =
-        node.enqueue_many(calls).await.expect("stored").into_iter().map(Result::unwrap).collect();
+        node.client().enqueue_many(calls).await.expect("stored").into_iter().map(Result::unwrap).collect();
     for (number, job) in jobs.iter().enumerate() {
         let job = loop {
             let job = job.job().await.expect("read").expect("there");

@@ -1,5 +1,5 @@
-//! The engine on a store: sqlite.
+//! The engine on the SQLite store.
 
 fn main() -> std::process::ExitCode {
-    ratchet_suite::run(ratchet_suite::place::sqlite)
+    ratchet_suite::run(ratchet_suite::test_store::sqlite)
 }

@@ -1,4 +1,4 @@
-//! Jobs inside a transaction of the user's own, by the engine's API.
+//! Jobs inside a transaction of the application, through the engine's API.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,7 +8,7 @@ use ratchet_api::{Enlist, JobStatus, SubmitError};
 use ratchet_core::{JobHandle, Ratchet, Scheduler, jobs};
 use ratchet_store_mongodb::MongoStore;
 use ratchet_store_sqlite::SqliteStore;
-use ratchet_suite::place::{self, Place as _};
+use ratchet_suite::test_store::{self, TestStore as _};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection};
 
@@ -30,16 +30,16 @@ async fn node(store: Arc<dyn JobStore>, counter: &Counter) -> Scheduler {
 }
 
 async fn stored(node: &Scheduler) -> usize {
-    let page = node.store().query_jobs(&JobFilter::default(), &PageRequest::first(1_000)).await;
+    let page = node.client().store().query_jobs(&JobFilter::default(), &PageRequest::first(1_000)).await;
     page.expect("read").jobs.len()
 }
 
-/// Submits fifty jobs inside a transaction; one of them twice, and one that nobody may submit.
+/// Submits fifty jobs inside a transaction, one of them twice, and one that the policy denies.
 async fn submit_all<M>(node: &Scheduler, tx: &mut impl Enlist<M>) -> JobHandle<()> {
     let calls = (0..50)
         .map(|number| node.enqueue(Counter::job().add(1)).idempotency_key(format!("number {}", number % 49)));
     let denied = node.enqueue(ratchet_core::Call::new("other.Counter", "add"));
-    let mut answers = node.enqueue_many_in(tx, calls.chain([denied])).await.expect("stored");
+    let mut answers = node.client().enqueue_many_in(tx, calls.chain([denied])).await.expect("stored");
     assert!(matches!(answers.pop(), Some(Err(SubmitError::Denied { .. }))));
     let duplicates: Vec<bool> =
         answers.iter().map(|job| job.as_ref().expect("stored").is_duplicate()).collect();
@@ -49,20 +49,20 @@ async fn submit_all<M>(node: &Scheduler, tx: &mut impl Enlist<M>) -> JobHandle<(
     alone
 }
 
-/// After a rollback nothing was ever there.
+/// Checks that nothing is stored after a rollback.
 async fn nothing_is_there(node: &Scheduler, counter: &Counter) {
     assert_eq!(stored(node).await, 0);
     assert_eq!(counter.0.load(Ordering::SeqCst), 0);
 }
 
-/// After a commit all are there, and run once one of them says so.
+/// Checks that all jobs are there after a commit, and run once one of them is marked `committed`.
 async fn all_run(node: &Scheduler, counter: &Counter, job: &JobHandle<()>) {
     job.committed();
-    let page = node.store().query_jobs(&JobFilter::default(), &PageRequest::first(1_000)).await;
+    let page = node.client().store().query_jobs(&JobFilter::default(), &PageRequest::first(1_000)).await;
     let jobs = page.expect("read").jobs;
     assert_eq!(jobs.len(), 50, "forty-nine, and the one that was submitted by itself");
     for job in jobs {
-        let ended = node.job::<()>(job.spec.id).ended().await.expect("it ends");
+        let ended = node.client().job::<()>(job.spec.id).ended().await.expect("it ends");
         assert_eq!(ended.status, JobStatus::Succeeded);
     }
     assert_eq!(counter.0.load(Ordering::SeqCst), 50);
@@ -70,10 +70,10 @@ async fn all_run(node: &Scheduler, counter: &Counter, job: &JobHandle<()>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_follow_a_transaction_of_postgresql() {
-    let place = place::postgres().await;
+    let place = test_store::postgres().await;
     let counter = Counter::default();
     let node = node(place.connect().await, &counter).await;
-    let mut db = PgConnection::connect(&place::postgres_url()).await.expect("the server answers");
+    let mut db = PgConnection::connect(&test_store::postgres_url()).await.expect("the server answers");
 
     let mut tx = db.begin().await.expect("it begins");
     submit_all(&node, &mut tx).await;
@@ -111,9 +111,9 @@ async fn jobs_follow_a_transaction_of_sqlite() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_follow_a_transaction_of_mongodb() {
-    let place = place::Collections::default();
+    let place = test_store::Collections::default();
     let counter = Counter::default();
-    let store = MongoStore::connect(&place::mongodb_url(), place.options()).await.expect("it opens");
+    let store = MongoStore::connect(&test_store::mongodb_url(), place.options()).await.expect("it opens");
     let mut session = store.client().start_session().await.expect("the server answers");
     let node = node(Arc::new(store), &counter).await;
 

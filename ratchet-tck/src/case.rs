@@ -1,17 +1,17 @@
-//! What the suite knows about a case.
+//! The description of a case.
 
 use futures::future::BoxFuture;
 
 use crate::Fixture;
 
-/// One behaviour that every implementation shows; `F` is what its body works with.
+/// One behaviour that every implementation shows; `F` is the environment that its body gets.
 #[derive(Clone, Copy)]
 pub struct Case<F = Fixture> {
-    /// The file it lives in.
+    /// The file that defines it.
     pub area: &'static str,
     /// The function's name: a sentence.
     pub name: &'static str,
-    /// The contract ids of `ratchet_api` that it shows.
+    /// The contract ids of `ratchet_api` that it proves.
     pub proves: &'static [&'static str],
     /// The numbers of `docs/requirements.md` that it shows, at most three.
     pub shows: &'static [u16],
@@ -20,7 +20,7 @@ pub struct Case<F = Fixture> {
 }
 
 impl<F> Case<F> {
-    /// `area::name`, as `cargo test` prints it.
+    /// Returns `area::name`, as `cargo test` prints it.
     pub fn id(&self) -> String {
         format!("{}::{}", self.area, self.name)
     }

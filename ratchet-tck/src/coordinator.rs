@@ -1,5 +1,5 @@
-//! The suite for a [`ClusterCoordinator`]: implement [`CoordinatorHarness`], hand it to [`Suite`] in an integration test with
-//! `harness = false`, and `cargo test` prints one line for each behaviour.
+//! The suite for a [`ClusterCoordinator`]: implement [`CoordinatorHarness`], hand it to [`CoordinatorSuite`] in an integration
+//! test with `harness = false`, and `cargo test` prints one line for each behaviour.
 //!
 //! ```no_run
 //! # struct MyHarness;
@@ -9,7 +9,7 @@
 //! #     -> ratchet_api::StoreResult<std::sync::Arc<dyn ratchet_api::spi::ClusterCoordinator>> { unreachable!() }
 //! # }
 //! fn main() -> std::process::ExitCode {
-//!     ratchet_tck::coordinator::Suite::new(MyHarness).main()
+//!     ratchet_tck::coordinator::CoordinatorSuite::new(MyHarness).main()
 //! }
 //! ```
 
@@ -46,7 +46,7 @@ cases! { "coordinator" with Cluster;
     a_coordinator_that_is_dropped_releases_its_listeners: ["cluster.shutdown"] [];
 }
 
-/// How long a wakeup may take before it counts as lost: longer than any way to deliver one needs, however busy the machine.
+/// Returns the time after which a wakeup counts as lost: more than any delivery needs, however busy the machine.
 /// `RATCHET_CASE_SECONDS` sets another time.
 fn patience() -> Duration {
     let seconds = std::env::var("RATCHET_CASE_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
@@ -56,14 +56,14 @@ fn patience() -> Duration {
 /// Makes coordinators for the suite. If notices can be lost, the cluster says how: [`Namespace::on_interrupt`].
 #[async_trait]
 pub trait CoordinatorHarness: Send + Sync + 'static {
-    /// A cluster without nodes, of which no other case hears. A missing server is an error that names the variable to set.
+    /// Makes an empty cluster that no other case sees. A missing server is an error that names the variable to set.
     async fn cluster(&self) -> StoreResult<Namespace>;
 
-    /// One more node of the cluster: a coordinator of its own.
+    /// Adds a node to the cluster: a coordinator of its own.
     async fn node(&self, cluster: &Namespace) -> StoreResult<Arc<dyn ClusterCoordinator>>;
 }
 
-/// The coordinators that a store offers.
+/// A harness of the coordinators that a store offers.
 pub(crate) struct OfStore(pub(crate) Arc<dyn StoreHarness>);
 
 #[async_trait]
@@ -79,12 +79,12 @@ impl CoordinatorHarness for OfStore {
 }
 
 /// The suite for one coordinator.
-pub struct Suite {
+pub struct CoordinatorSuite {
     harness: Arc<dyn CoordinatorHarness>,
 }
 
-impl Suite {
-    /// Every case against this harness.
+impl CoordinatorSuite {
+    /// Creates a suite that runs every case against this harness.
     pub fn new(harness: impl CoordinatorHarness) -> Self {
         Self { harness: Arc::new(harness) }
     }
@@ -94,7 +94,7 @@ impl Suite {
         libtest_mimic::run(&Arguments::from_args(), self.trials()).exit_code()
     }
 
-    /// The cases, for a test binary that has more of them.
+    /// Returns the cases, for a test binary that has more of them.
     pub fn trials(&self) -> Vec<Trial> {
         let trial = |case: &'static Case<Cluster>| {
             let harness = Arc::clone(&self.harness);
@@ -118,7 +118,7 @@ fn run_case(harness: Arc<dyn CoordinatorHarness>, case: &Case<Cluster>) -> Resul
     })
 }
 
-/// What a case works with.
+/// The environment of a case: a cluster.
 pub struct Cluster {
     harness: Arc<dyn CoordinatorHarness>,
     namespace: Arc<Namespace>,
@@ -135,7 +135,7 @@ impl Cluster {
         node
     }
 
-    /// `false` if nothing can be lost.
+    /// Interrupts the cluster; `false` if no notice can be lost there.
     async fn interrupt(&self) -> bool {
         let Some(interrupt) = self.namespace.interrupter() else { return false };
         interrupt().await.expect("the connections are cut");
@@ -154,7 +154,7 @@ impl Listening {
         Self { coordinator, calls: watch::Sender::default() }
     }
 
-    /// One more that counts together with the first.
+    /// Registers one more listener on the same counter.
     fn listener(&self) -> WakeupListener {
         let calls = self.calls.clone();
         Arc::new(move |kind| calls.send_modify(|calls| calls.push(kind)))
@@ -168,19 +168,19 @@ impl Listening {
         count(&self.calls.borrow(), kind)
     }
 
-    /// Waits for so many calls in all.
+    /// Waits until there were `calls` calls in all.
     async fn heard(&self, calls: usize) {
         let mut heard = self.calls.subscribe();
         let heard = tokio::time::timeout(patience(), heard.wait_for(|heard| heard.len() >= calls)).await;
         assert!(heard.is_ok(), "{} of {calls} wakeups within {:?}", self.calls(), patience());
     }
 
-    /// Waits for one more than there were.
+    /// Waits for one more call than `before`.
     async fn hears_after(&self, before: usize) {
         self.heard(before + 1).await;
     }
 
-    /// Waits for one more of a kind than there were.
+    /// Waits for one more call of this kind than `before`.
     async fn hears_of(&self, kind: WakeupKind, before: usize) {
         let mut heard = self.calls.subscribe();
         let more = heard.wait_for(|heard| count(heard, kind) > before);
@@ -193,13 +193,13 @@ fn count(calls: &[WakeupKind], kind: WakeupKind) -> usize {
     calls.iter().filter(|call| **call == kind).count()
 }
 
-/// Tells the others; nobody may wait for long.
+/// Notifies the other nodes of new work; the call must not take long.
 async fn tell(coordinator: &Arc<dyn ClusterCoordinator>, priority: JobPriority) {
     let told = tokio::time::timeout(patience(), coordinator.notify_new_work(priority)).await;
     told.expect("a notice waits for nobody").expect("a lost notice is no error");
 }
 
-/// Tells the others of a cancel request; nobody may wait for long.
+/// Notifies the other nodes of a cancel request; the call must not take long.
 async fn tell_cancel(coordinator: &Arc<dyn ClusterCoordinator>) {
     let told = tokio::time::timeout(patience(), coordinator.notify_cancel_requested()).await;
     told.expect("a notice waits for nobody").expect("a lost notice is no error");
@@ -266,7 +266,7 @@ async fn telling_nobody_is_no_error(cluster: Cluster) {
 
 async fn nodes_that_are_gone_hold_nobody_up(cluster: Cluster) {
     let (sender, stays) = (cluster.coordinator().await, cluster.listening().await);
-    // One says goodbye, the other does not.
+    // One is shut down, the other is not.
     cluster.listening().await.coordinator.shutdown().await;
     drop(cluster.listening().await);
     let before = stays.calls();
@@ -282,7 +282,7 @@ async fn many_notices_are_told_at_most_once_each(cluster: Cluster) {
         tell(&sender, JobPriority::Normal).await;
     }
     node.hears_after(before).await;
-    // Whatever is still under way arrives before what another tells afterwards is told.
+    // Notices still under way arrive before those that another node sends from now on.
     let (last, after) = (cluster.coordinator().await, node.calls());
     tell(&last, JobPriority::Normal).await;
     node.hears_after(after).await;
@@ -296,7 +296,7 @@ async fn a_notice_after_many_is_not_swallowed(cluster: Cluster) {
         let before = node.calls();
         tell(&sender, JobPriority::Normal).await;
         node.hears_after(before).await;
-        // At once, while others may still be held back.
+        // Immediately, while a coordinator may still hold back other notices.
         let before = node.calls();
         tell(&sender, if round % 2 == 0 { JobPriority::Low } else { JobPriority::Critical }).await;
         node.hears_after(before).await;

@@ -1,4 +1,4 @@
-//! What a case works with: connections, a clock, nodes, and jobs in any state.
+//! The environment of a case: connections, a clock, nodes, and jobs in any state.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::sync::Barrier;
 
 use crate::{Namespace, Spoil, StoreHarness};
 
-/// The place of one case. Clones share it.
+/// The environment of one case. Clones share it.
 #[derive(Clone)]
 pub struct Fixture {
     harness: Arc<dyn StoreHarness>,
@@ -32,7 +32,7 @@ pub struct Peer {
 }
 
 impl Fixture {
-    /// Longer than any case's time.
+    /// A lease longer than any case.
     pub const LONG: Duration = Duration::from_secs(10_000 * 24 * 3600);
 
     pub(crate) fn new(harness: Arc<dyn StoreHarness>, namespace: Namespace) -> Self {
@@ -55,12 +55,12 @@ impl Fixture {
         }
     }
 
-    /// The clock of every connection of this case.
+    /// Returns the clock of every connection of this case.
     pub fn clock(&self) -> &ManualClock {
         &self.clock
     }
 
-    /// What the clock shows.
+    /// Returns the time on that clock.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -70,29 +70,29 @@ impl Fixture {
         self.clock.advance(by);
     }
 
-    /// One more connection.
+    /// Opens one more connection.
     pub async fn connect(&self) -> Arc<dyn JobStore> {
         self.connect_by(StoreClock::Manual(self.clock.clone())).await
     }
 
-    /// One more connection that decides by this clock.
+    /// Opens one more connection that decides by this clock.
     pub async fn connect_by(&self, clock: StoreClock) -> Arc<dyn JobStore> {
         self.harness.connect(&self.namespace(), clock).await.expect("the harness connects")
     }
 
-    /// A node on a connection of its own, with a lease longer than the case.
+    /// Starts a node on a connection of its own, with a lease longer than the case.
     pub async fn node(&self, label: &str) -> Peer {
         self.node_with_lease(label, Self::LONG).await
     }
 
-    /// A node on a connection of its own.
+    /// Starts a node on a connection of its own.
     pub async fn node_with_lease(&self, label: &str, lease: Duration) -> Peer {
         let peer = Peer { store: self.connect().await, owner: Owner::incarnate(label) };
         peer.store.join(&NodeInfo::new(peer.owner.clone()), lease).await.expect("a node joins");
         peer
     }
 
-    /// A node that lists these methods.
+    /// Starts a node that lists these methods.
     pub async fn node_that_knows(&self, label: &str, methods: &[&str]) -> Peer {
         let peer = Peer { store: self.connect().await, owner: Owner::incarnate(label) };
         let mut info = NodeInfo::new(peer.owner.clone());
@@ -101,7 +101,7 @@ impl Fixture {
         peer
     }
 
-    /// Damages a stored row behind the store's back; `false` if this harness cannot.
+    /// Damages a stored row behind the store's back; returns `false` if this harness cannot.
     pub async fn spoil(&self, job: JobId, how: Spoil) -> bool {
         match self.namespace().spoiler() {
             Some(spoil) => {
@@ -157,7 +157,7 @@ impl Peer {
         found.remove(0)
     }
 
-    /// Where a job is.
+    /// Returns the status of a job.
     pub async fn status(&self, id: JobId) -> JobStatus {
         self.job(id).await.status
     }
@@ -173,13 +173,13 @@ impl Peer {
         self.claim(1).await.pop().expect("a job is due")
     }
 
-    /// Stores a job and takes it.
+    /// Stores a job and claims it.
     pub async fn running(&self, job: NewJob) -> JobClaim {
         let id = self.insert(job).await;
         self.take(id).await
     }
 
-    /// Takes this very job, which must be claimable.
+    /// Claims this very job, which must be claimable.
     pub async fn take(&self, id: JobId) -> JobClaim {
         let mut claims = self.store.pick_up(&self.owner, &[id]).await.expect("pick-up answers");
         assert_eq!(claims.len(), 1, "job {id} can be taken");
@@ -193,42 +193,42 @@ impl Peer {
         verdicts.remove(0)
     }
 
-    /// Ends a claimed job this way, without run and effects; it must be recorded.
+    /// Ends a claimed job like this, without run and effects; the outcome must be recorded.
     pub async fn end(&self, claim: &JobClaim, end: ratchet_api::End) {
         let verdict = self.commit(Outcome::new(claim.id, claim.fence, end)).await;
         assert!(matches!(verdict, Verdict::Recorded(_)), "{verdict:?}");
     }
 
-    /// Its connection, as far as claiming goes.
+    /// Returns its connection, limited to claiming.
     pub fn claims(&self) -> Arc<dyn JobClaimStore> {
         Arc::clone(&self.store) as Arc<dyn JobClaimStore>
     }
 }
 
-/// An ordinary call.
+/// Makes an ordinary call.
 pub fn payload() -> JobPayload {
     call("[]")
 }
 
-/// A call with these arguments.
+/// Makes a call with these arguments.
 pub fn call(args: &str) -> JobPayload {
     let args = JsonText::parse(args).expect("the arguments are JSON");
     JobPayload::new("tck.Service", "run", &args).expect("the names are valid")
 }
 
-/// An ordinary job, due at once.
+/// Makes an ordinary job, due at once.
 pub fn job() -> NewJob {
     NewJob::new(payload())
 }
 
-/// An ordinary job with something changed.
+/// Makes an ordinary job with something changed.
 pub fn job_with(change: impl FnOnce(&mut NewJob)) -> NewJob {
     let mut new = job();
     change(&mut new);
     new
 }
 
-/// Text as if a sanitizer had let it pass.
+/// Wraps text as if a sanitizer had let it pass.
 pub fn text(text: &str) -> Sanitized {
     struct Verbatim;
     impl ErrorSanitizer for Verbatim {
@@ -239,7 +239,7 @@ pub fn text(text: &str) -> Sanitized {
     Sanitized::new(&Verbatim, &JobFailure::new("", text))
 }
 
-/// An error with this message.
+/// Makes an error record with this message.
 pub fn error(message: &str) -> ErrorRecord {
     ErrorRecord::new("tck.Service", text("TestError"), text(message))
 }

@@ -1,4 +1,4 @@
-//! What a store author provides.
+//! The interface that a store author implements.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use ratchet_api::{JobId, StoreClock, StoreResult};
 /// Makes stores for the suite. Two methods, nothing else.
 #[async_trait]
 pub trait StoreHarness: Send + Sync + 'static {
-    /// An empty place that no other case sees. A missing server is an error that names the variable to set.
+    /// Makes an empty namespace that no other case sees. A missing server is an error that names the variable to set.
     async fn namespace(&self) -> StoreResult<Namespace>;
 
-    /// One more node on the same data: a connection (pool) of its own, deciding by `clock`.
+    /// Connects one more node to the same data: a connection (pool) of its own, deciding by `clock`.
     async fn connect(&self, namespace: &Namespace, clock: StoreClock) -> StoreResult<Arc<dyn JobStore>>;
 }
 
@@ -22,7 +22,7 @@ type Close = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send + Sync>;
 type InterruptFn = Arc<dyn Fn() -> BoxFuture<'static, StoreResult<()>> + Send + Sync>;
 type SpoilFn = Arc<dyn Fn(JobId, Spoil) -> BoxFuture<'static, StoreResult<()>> + Send + Sync>;
 
-/// An isolated place for one case: a schema, a database, a file.
+/// An isolated namespace for one case: a schema, a database, a file.
 pub struct Namespace {
     name: String,
     close: Option<Close>,
@@ -33,34 +33,34 @@ pub struct Namespace {
 /// A way to damage a stored row behind the store's back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spoil {
-    /// The job type becomes a word that nobody knows.
+    /// An unknown word as the job type.
     UnknownType,
-    /// The backoff policy becomes a word that nobody knows.
+    /// An unknown word as the backoff policy.
     UnknownBackoff,
-    /// Something that a claim reads of the queue state becomes what no store writes.
+    /// A value that no store writes, in a part of the queue state that a claim reads.
     QueueState,
-    /// The version becomes the greatest that a row can hold.
+    /// The greatest version that a row can hold.
     LastVersion,
-    /// The queue state is deleted.
+    /// A deleted queue state.
     QueueStateGone,
-    /// The priority becomes 7, which no claim asks for.
+    /// Priority 7, which no claim asks for.
     Priority,
-    /// The name of the queue becomes empty, wherever it is stored.
+    /// An empty queue name, wherever it is stored.
     QueueName,
-    /// The name of the target becomes empty.
+    /// An empty target name.
     TargetName,
-    /// The version becomes 1, as it was before the first claim.
+    /// Version 1, as it was before the first claim.
     FirstVersion,
-    /// The newest line of its log gets the greatest number that a row can hold.
+    /// The greatest number that a row can hold, on the newest line of the job's log.
     LogNumber,
-    /// The name of its owner becomes what no node is called, and no text if the database has no rule against that.
+    /// An owner that no node has; not even text, if the database has no rule against that.
     OwnerName,
-    /// What its owner's node tells of its beats becomes what no store writes.
+    /// A value that no store writes, in the record of beats of its owner's node.
     OwnerBeats,
 }
 
 impl Namespace {
-    /// A place with this name.
+    /// Creates a namespace with this name.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), close: None, spoil: None, interrupt: None }
     }
@@ -75,7 +75,7 @@ impl Namespace {
         self
     }
 
-    /// Damages a stored job behind the store's back, so that the suite can see what becomes of it and of the others.
+    /// Damages a stored job behind the store's back, so that the suite can check the effect on it and on the others.
     #[must_use]
     pub fn on_spoil<F>(mut self, spoil: impl Fn(JobId, Spoil) -> F + Send + Sync + 'static) -> Self
     where
@@ -95,7 +95,7 @@ impl Namespace {
         self
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
     }

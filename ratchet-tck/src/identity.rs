@@ -1,5 +1,5 @@
-//! The suite for a [`NodeIdentityProvider`]: implement [`IdentityHarness`], hand it to [`Suite`] in an integration test with
-//! `harness = false`, and `cargo test` prints one line for each behaviour.
+//! The suite for a [`NodeIdentityProvider`]: implement [`IdentityHarness`], hand it to [`IdentitySuite`] in an integration test
+//! with `harness = false`, and `cargo test` prints one line for each behaviour.
 //!
 //! ```no_run
 //! # struct MyHarness;
@@ -7,7 +7,7 @@
 //! #   fn node(&self, _: usize) -> Box<dyn ratchet_api::spi::NodeIdentityProvider> { unreachable!() }
 //! # }
 //! fn main() -> std::process::ExitCode {
-//!     ratchet_tck::identity::Suite::new(MyHarness).main()
+//!     ratchet_tck::identity::IdentitySuite::new(MyHarness).main()
 //! }
 //! ```
 
@@ -33,23 +33,23 @@ cases! { "identity" with Nodes;
     owners_differ_also_under_one_name: ["identity.unique"] [130];
 }
 
-/// How many nodes the suite looks at.
+/// The number of nodes that the suite examines.
 const NODES: usize = 4;
 
 /// Makes identity providers for the suite.
 pub trait IdentityHarness: Send + Sync + 'static {
-    /// The provider as this node of a cluster has it, with whatever makes it different there: another process, another
-    /// environment, another machine. The same node may be asked for again.
+    /// Makes the provider as this node of a cluster has it, with all that is different there: another process, another
+    /// environment, another machine. The suite may ask for the same node again.
     fn node(&self, node: usize) -> Box<dyn NodeIdentityProvider>;
 }
 
 /// The suite for one identity provider.
-pub struct Suite {
+pub struct IdentitySuite {
     harness: Arc<dyn IdentityHarness>,
 }
 
-impl Suite {
-    /// Every case against this harness.
+impl IdentitySuite {
+    /// Creates a suite that runs every case against this harness.
     pub fn new(harness: impl IdentityHarness) -> Self {
         Self { harness: Arc::new(harness) }
     }
@@ -59,7 +59,7 @@ impl Suite {
         libtest_mimic::run(&Arguments::from_args(), self.trials()).exit_code()
     }
 
-    /// The cases, for a test binary that has more of them.
+    /// Returns the cases, for a test binary that has more of them.
     pub fn trials(&self) -> Vec<Trial> {
         let trial = |case: &'static Case<Nodes>| {
             let nodes = Nodes(Arc::clone(&self.harness));
@@ -71,7 +71,7 @@ impl Suite {
     }
 }
 
-/// What a case works with.
+/// The environment of a case: a number of nodes.
 pub struct Nodes(Arc<dyn IdentityHarness>);
 
 async fn a_node_has_a_name(nodes: Nodes) {

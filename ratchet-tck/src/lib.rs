@@ -16,10 +16,10 @@
 //!    ```
 //! 3. `cargo test` prints one line for each behaviour: `claim::two_nodes_claim_disjoint_jobs ... ok`.
 //!
-//! Likewise for what else can be replaced and is easy to get wrong: [`coordinator::Suite`] for a `ClusterCoordinator`,
-//! [`identity::Suite`] for a `NodeIdentityProvider`.
+//! The other replaceable parts that are easy to get wrong have suites too: [`coordinator::CoordinatorSuite`] for a
+//! `ClusterCoordinator`, [`identity::IdentitySuite`] for a `NodeIdentityProvider`.
 //!
-//! A case is a plain function in [`cases`]. It names the contract ids of `ratchet_api::store` that it shows, and the
+//! A case is a plain function in [`cases`]. It names the contract ids of `ratchet_api::store` that it proves, and the
 //! numbers of `docs/requirements.md`. Each runs in a namespace of its own, on a clock of its own, and never sleeps.
 
 mod case;

@@ -1,4 +1,4 @@
-//! Runs cases: as a test binary, or one by one.
+//! The runner of cases: as a test binary, or one by one.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -12,7 +12,7 @@ use tokio::runtime::Builder;
 
 use crate::{Case, Fixture, StoreHarness, cases, coordinator};
 
-/// Why a case failed.
+/// The reason that a case failed.
 #[derive(Clone, Debug)]
 pub struct CaseFailure(pub String);
 
@@ -24,12 +24,12 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Every case against this harness.
+    /// Creates a suite that runs every case against this harness.
     pub fn new(harness: impl StoreHarness) -> Self {
         Self { harness: Arc::new(harness), not_yet_built: &[], wakeups: false }
     }
 
-    /// Cases (`area::name`) or whole areas (`area`) that the store does not pass yet because something is not built.
+    /// Names cases (`area::name`) or whole areas (`area`) that the store does not pass yet because it is unfinished.
     /// They are listed as ignored, and fail if asked for by name with `--ignored`.
     #[must_use]
     pub const fn not_yet_built(mut self, cases: &'static [&'static str]) -> Self {
@@ -37,7 +37,7 @@ impl Suite {
         self
     }
 
-    /// Also the cases of [`coordinator`], for a store that offers one.
+    /// Adds the cases of [`coordinator`], for a store that offers one.
     #[must_use]
     pub const fn wakeups(mut self) -> Self {
         self.wakeups = true;
@@ -66,7 +66,7 @@ impl Suite {
         let mut trials: Vec<Trial> = trials.collect();
         if self.wakeups {
             let coordinators = coordinator::OfStore(Arc::clone(&self.harness));
-            trials.extend(coordinator::Suite::new(coordinators).trials());
+            trials.extend(coordinator::CoordinatorSuite::new(coordinators).trials());
         }
         libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
     }
@@ -98,7 +98,7 @@ pub(crate) fn in_runtime(case: impl Future<Output = Result<(), CaseFailure>>) ->
     result
 }
 
-/// What became of the body of a case.
+/// Runs the body of a case; a panic becomes a failure.
 pub(crate) async fn outcome_of(body: impl Future<Output = ()>) -> Result<(), CaseFailure> {
     let outcome = AssertUnwindSafe(body).catch_unwind().await;
     outcome.map_err(|panic| CaseFailure(panic_text(panic.as_ref())))

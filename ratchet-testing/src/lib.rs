@@ -1,4 +1,4 @@
-//! A test kit for applications that use Ratchet: no server, no sleeping, and time goes by when the test says so.
+//! A test kit for applications that use Ratchet: no server, no sleeping, and a clock that only the test moves.
 //!
 //! ```
 //! use std::time::Duration;
@@ -32,30 +32,29 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 
-use std::ops::Deref;
 use std::time::{Duration, Instant};
 
 use ratchet_api::spi::ClassPolicy;
 use ratchet_api::store::{JobFilter, PageRequest};
 use ratchet_api::{Job, JobStatus, ManualClock, StoreClock, StoreResult, TargetName, Timestamp};
-use ratchet_core::{Call, Ratchet, SchedulerBuilder, StartError, Stepper};
+use ratchet_core::{Call, Client, Enqueue, Ratchet, SchedulerBuilder, StartError, Stepper};
 use ratchet_store_memory::MemoryStore;
 
-/// Where time begins: a Thursday at noon, in UTC.
+/// The initial time: a Thursday at noon, in UTC.
 const BEGINNING: Timestamp = Timestamp::from_millis(1_767_268_800_000);
 
-/// The most jobs that are looked through.
-const MOST: usize = 100_000;
+/// The most jobs that are searched.
+const MAX_JOBS: usize = 100_000;
 
-/// A node on a store in memory, with a clock that only the test moves. It is also a [`Stepper`] and a
-/// [`Client`](ratchet_core::Client), so it can be given to the code under test.
+/// A node on a store in memory, with a clock that only the test moves.
+/// Its [`client`](Self::client) is given to the code under test.
 #[derive(Debug)]
 pub struct TestKit {
     node: Stepper,
     clock: ManualClock,
 }
 
-/// What is registered may run.
+/// A policy that lets every registered target run.
 struct Everything;
 
 impl ClassPolicy for Everything {
@@ -65,10 +64,11 @@ impl ClassPolicy for Everything {
 }
 
 impl TestKit {
-    /// Starts a node. `set_up` registers the beans; every target may run unless it says otherwise, and every queue is served.
+    /// Starts a node. `set_up` registers the beans; every target may run unless it says otherwise, and every queue is
+    /// served.
     ///
     /// # Errors
-    /// As the real node would: options out of range, a name that is registered twice.
+    /// The same as those of a real node: options out of range, a name that is registered twice.
     pub async fn start(
         set_up: impl FnOnce(SchedulerBuilder) -> SchedulerBuilder,
     ) -> Result<Self, StartError> {
@@ -82,25 +82,48 @@ impl TestKit {
         Ok(Self { node, clock })
     }
 
-    /// What time it is.
+    /// The node, which works only when it is called.
+    pub const fn node(&self) -> &Stepper {
+        &self.node
+    }
+
+    /// The client of the node, which submits, reads and controls jobs. Clone it to keep it.
+    pub const fn client(&self) -> &Client {
+        self.node.client()
+    }
+
+    /// Describes a job that makes this call: short for `client().enqueue(call)`.
+    pub fn enqueue<R>(&self, call: impl Into<Call<R>>) -> Enqueue<R> {
+        self.node.enqueue(call)
+    }
+
+    /// Runs all jobs that are due, and those that become due by that: see [`Stepper::run_due`].
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn run_due(&self) -> StoreResult<usize> {
+        self.node.run_due().await
+    }
+
+    /// The present time of the kit's clock.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// Lets time go by, for jobs, for circuit breakers and for rate limits. Nothing runs by that;
+    /// Moves the clock forward, for jobs, circuit breakers and rate limits. Runs nothing;
     /// [`run_due`](Stepper::run_due) does.
     pub fn advance(&self, by: Duration) {
         self.clock.advance(by);
     }
 
-    /// Runs everything there is, however far in the future: travels to the next due time, or to when a rate limit lets another
-    /// job start, until time alone makes nothing run any more. Answers how many bodies ran.
+    /// Runs every job, however far in the future: moves the clock to the next due time, or to when a rate limit lets
+    /// another job start, until time alone makes nothing run any more. Returns how many bodies ran.
     ///
     /// # Errors
     /// If the store fails.
     ///
     /// # Panics
-    /// After a thousand travels: then some job makes another one for ever.
+    /// After a thousand moves of the clock: then some job probably submits another one for ever.
     pub async fn run_all(&self) -> StoreResult<usize> {
         let mut attempts = self.run_due().await?;
         for _ in 0..1_000 {
@@ -111,7 +134,7 @@ impl TestKit {
                 .filter(|job| job.status == JobStatus::Pending && job.blocked_by == 0);
             let (due, later): (Vec<_>, Vec<_>) =
                 waiting.map(|job| job.scheduled_time.since(self.now())).partition(Duration::is_zero);
-            let held_up = self.held_up_for().filter(|_| !due.is_empty());
+            let held_up = self.node().held_up_for().filter(|_| !due.is_empty());
             let Some(next) = later.into_iter().chain(held_up).min() else { return Ok(attempts) };
             self.advance(next);
             attempts += self.run_due().await?;
@@ -119,18 +142,19 @@ impl TestKit {
         panic!("after a thousand travels jobs still wait: does one of them make another for ever?");
     }
 
-    /// Every job, oldest first, whatever became of it.
+    /// Every job in any state, oldest first.
     ///
     /// # Errors
     /// If the store fails.
     pub async fn jobs(&self) -> StoreResult<Vec<Job>> {
-        let page = self.store().query_jobs(&JobFilter::default(), &PageRequest::first(MOST)).await?;
+        let page =
+            self.client().store().query_jobs(&JobFilter::default(), &PageRequest::first(MAX_JOBS)).await?;
         let mut jobs = page.jobs;
         jobs.sort_by_key(|job| job.spec.id);
         Ok(jobs)
     }
 
-    /// The jobs that make this very call: the same target, method and arguments.
+    /// The jobs of this very call: the same target, method and arguments.
     ///
     /// # Errors
     /// If the store fails.
@@ -138,15 +162,15 @@ impl TestKit {
     /// # Panics
     /// If the call cannot be stored at all.
     pub async fn enqueued<R>(&self, call: &Call<R>) -> StoreResult<Vec<Job>> {
-        let payload = self.payload(call).expect("the call can be stored");
+        let payload = self.client().payload(call).expect("the call can be stored");
         let jobs = self.jobs().await?.into_iter();
         Ok(jobs.filter(|job| job.spec.payload.text() == payload.text()).collect())
     }
 
-    /// Fails the test unless some job makes this very call. Answers the first of them.
+    /// Fails the test unless a job of this very call exists. Returns the first one.
     ///
     /// # Panics
-    /// If there is none: with a list of what there is.
+    /// If there is none. The message lists the existing jobs.
     pub async fn assert_enqueued<R>(&self, call: &Call<R>) -> Job {
         let found = self.enqueued(call).await.expect("the store answers");
         let Some(job) = found.into_iter().next() else {
@@ -155,7 +179,7 @@ impl TestKit {
         job
     }
 
-    /// Fails the test if some job makes this very call.
+    /// Fails the test if a job of this very call exists.
     ///
     /// # Panics
     /// If there is one.
@@ -165,19 +189,13 @@ impl TestKit {
     }
 
     fn shown<R>(&self, call: &Call<R>) -> String {
-        self.payload(call).map_or_else(|error| error.to_string(), |payload| payload.text().to_string())
+        self.client()
+            .payload(call)
+            .map_or_else(|error| error.to_string(), |payload| payload.text().to_string())
     }
 
     async fn list(&self) -> String {
         let jobs = self.jobs().await.expect("the store answers");
         jobs.iter().map(|job| format!("\n  {} {}", job.status, job.spec.payload.text())).collect()
-    }
-}
-
-impl Deref for TestKit {
-    type Target = Stepper;
-
-    fn deref(&self) -> &Stepper {
-        &self.node
     }
 }

@@ -1,4 +1,4 @@
-//! The kit, used as an application's tests would.
+//! The kit, used as in the tests of an application.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -130,13 +130,13 @@ async fn time_goes_by_for_a_breaker_as_well() {
         job(false).submit().await.expect("stored");
         assert_eq!(kit.run_due().await.expect("it runs"), 1);
     }
-    assert_eq!(kit.breakers()[0].state, CircuitState::Open);
+    assert_eq!(kit.node().breakers()[0].state, CircuitState::Open);
     let late = job(true).submit().await.expect("stored");
     assert_eq!(kit.run_due().await.expect("it goes back"), 0);
     assert_eq!(late.job().await.expect("read").expect("there").status, JobStatus::Pending);
-    assert_eq!(kit.breakers()[0].retry_in, Some(Duration::from_secs(10)));
+    assert_eq!(kit.node().breakers()[0].retry_in, Some(Duration::from_secs(10)));
     kit.advance(Duration::from_secs(10));
-    assert_eq!(kit.breakers()[0].state, CircuitState::HalfOpen);
+    assert_eq!(kit.node().breakers()[0].state, CircuitState::HalfOpen);
     kit.run_due().await.expect("it runs");
     late.result().await.expect("the bank is back");
 }

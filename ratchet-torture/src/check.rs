@@ -1,4 +1,4 @@
-//! What must hold after everything went wrong. Pure: the evidence in, the violations out.
+//! The invariants that must hold after all faults. Pure: the evidence in, the violations out.
 //!
 //! The numbers are those of the invariants in `docs/torture.md`.
 
@@ -10,24 +10,24 @@ use ratchet_api::{JobId, JobStatus};
 use crate::ledger::Run;
 use crate::witness::{Change, Hold, Recorded};
 
-/// What everybody says.
+/// The evidence of a run, from every source.
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
-    /// The submitter: these were accepted.
+    /// From the submitter: accepted jobs.
     pub(crate) accepted: Vec<JobId>,
-    /// The workers: these bodies ran.
+    /// From the workers: bodies that ran.
     pub(crate) runs: Vec<Run>,
-    /// The triggers: this happened to queue rows.
+    /// From the triggers or change stream: changes of queue rows.
     pub(crate) changes: Vec<Change>,
-    /// The store: these outcomes were recorded.
+    /// From the store: recorded outcomes.
     pub(crate) recorded: Vec<Recorded>,
-    /// The store: this became of the jobs.
+    /// From the store: the final states of the jobs.
     pub(crate) ends: HashMap<JobId, End>,
-    /// The submitter: these end the process that runs them.
+    /// From the submitter: jobs that end the process that runs them.
     pub(crate) guilty: HashSet<JobId>,
 }
 
-/// A job as it is in the end.
+/// The final state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct End {
     pub(crate) status: JobStatus,
@@ -35,7 +35,7 @@ pub(crate) struct End {
     pub(crate) crashes: u32,
 }
 
-/// Something that must not be.
+/// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
     pub(crate) invariant: &'static str,
@@ -49,7 +49,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Everything that is wrong.
+/// Finds every violation.
 pub(crate) fn check(evidence: &Evidence, crash_limit: u32) -> Vec<Violation> {
     let stories = stories(evidence);
     let mut found = Vec::new();
@@ -67,14 +67,14 @@ pub(crate) fn check(evidence: &Evidence, crash_limit: u32) -> Vec<Violation> {
     found
 }
 
-/// Nobody was killed or frozen, so no job may count as one that crashed its node (I4).
+/// Finds jobs that count as crashes of their node although no worker was killed or frozen (I4).
 pub(crate) fn nobody_died(evidence: &Evidence) -> Vec<Violation> {
     let crashed = evidence.ends.iter().filter(|(_, end)| end.crashes > 0);
     let text = |end: &End| format!("its node was held for dead, and none died: {end:?}");
     crashed.map(|(job, end)| Violation { invariant: "I4", job: *job, text: text(end) }).collect()
 }
 
-/// All that is known of one job.
+/// The evidence about one job.
 #[derive(Default)]
 struct Story<'e> {
     accepted: bool,
@@ -107,7 +107,7 @@ fn stories(evidence: &Evidence) -> HashMap<JobId, Story<'_>> {
 type Report<'r> = &'r mut dyn FnMut(&'static str, String);
 
 impl Story<'_> {
-    /// Every claim or takeover: who holds the job from then on, under which fence.
+    /// Every claim or takeover: the new owner of the job and its fence.
     fn holds(&self) -> impl Iterator<Item = &Hold> {
         self.changes.iter().filter_map(|change| change.new.as_ref()).filter(|hold| hold.owner.is_some())
     }
@@ -124,7 +124,7 @@ impl Story<'_> {
         }
     }
 
-    /// I3: one outcome ends a job, under the last fence, and every outcome is that of whoever held the job under its fence.
+    /// I3: one outcome ends a job, under the last fence, and each outcome is by the owner of the job at its fence.
     fn one_outcome(&self, wrong: Report<'_>) {
         let held: HashSet<(i64, &str)> =
             self.holds().filter_map(|hold| Some((hold.fence, hold.owner.as_deref()?))).collect();
@@ -142,7 +142,7 @@ impl Story<'_> {
         }
     }
 
-    /// I4: whoever takes a job from another owner does so after the lease of that owner.
+    /// I4: a job is taken from another owner only after that owner's lease.
     fn one_owner_at_a_time(&self, wrong: Report<'_>) {
         for change in &self.changes {
             let owner = |hold: &Option<Hold>| hold.as_ref().and_then(|hold| hold.owner.clone());
@@ -153,7 +153,7 @@ impl Story<'_> {
         }
     }
 
-    /// Nothing is claimed before it is due, by the clock of the database.
+    /// No job is claimed before it is due, by the clock of the database.
     fn not_early(&self, wrong: Report<'_>) {
         for change in &self.changes {
             let claimed = change.new.as_ref().is_some_and(|hold| hold.owner.is_some())
@@ -164,14 +164,14 @@ impl Story<'_> {
         }
     }
 
-    /// I5: every move is in the table of moves.
+    /// I5: every transition is in the table of legal ones.
     fn legal_moves(&self, wrong: Report<'_>) {
         let status =
             |hold: &Option<Hold>| hold.as_ref().and_then(|hold| hold.status.parse::<JobStatus>().ok());
         for change in &self.changes {
             let legal = match (status(&change.old), status(&change.new)) {
                 (None, Some(new)) => new == JobStatus::Pending,
-                // A takeover, or another due time.
+                // A takeover, or a new due time.
                 (Some(old), Some(new)) => old == new || old.can_move(new),
                 (Some(old), None) => self.end.is_none_or(|end| old.can_move(end.status)),
                 (None, None) => false,
@@ -182,7 +182,7 @@ impl Story<'_> {
         }
     }
 
-    /// I11: a claim runs at most once, nothing runs without one, and failures and crashes are counted as they were.
+    /// I11: a claim runs at most once, nothing runs without a claim, and failures and crashes are counted correctly.
     fn counted(&self, crash_limit: u32, wrong: Report<'_>) {
         let fences: HashSet<i64> = self.holds().map(|hold| hold.fence).collect();
         let mut seen = HashSet::new();
@@ -196,7 +196,7 @@ impl Story<'_> {
         }
         let Some(end) = self.end else { return };
         let count = |result: &str| self.recorded.iter().filter(|r| r.result == result).count();
-        // The end of a job that crashed its nodes is no failed attempt.
+        // The end of a job that crashed its nodes is not a failed attempt.
         let buried = usize::from(end.status == JobStatus::Failed && end.attempts == 0);
         if end.attempts as usize != count("FAILED") - buried.min(count("FAILED")) {
             wrong("I11", format!("{} failures recorded: {end:?}", count("FAILED")));
@@ -206,7 +206,7 @@ impl Story<'_> {
         }
     }
 
-    /// Exactly those that ended their processes are dead letters.
+    /// Exactly the jobs that ended their processes are dead letters.
     fn blamed(&self, guilty: bool, wrong: Report<'_>) {
         match self.end {
             Some(end) if guilty && end.status != JobStatus::Failed => {

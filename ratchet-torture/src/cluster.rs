@@ -1,4 +1,4 @@
-//! Two servers of PostgreSQL: a primary, and a synchronous standby that takes over when the primary is killed.
+//! Two PostgreSQL servers: a primary, and a synchronous standby that takes over when the primary is killed.
 
 use std::fs::{File, Permissions};
 use std::net::{Ipv4Addr, TcpListener};
@@ -20,13 +20,13 @@ use crate::proxy::Proxy;
 
 const USER: &str = "ratchet";
 const DATABASE: &str = "postgres";
-/// What every standby calls itself; there is one at a time.
+/// The name of every standby; there is one at a time.
 const STANDBY: &str = "standby";
 const WAIT_FOR_STANDBY: &str = "ALTER SYSTEM SET synchronous_standby_names = 'FIRST 1 (standby)'";
-/// How long a server may take to start, to follow or to take over.
+/// The most time for a server to start, to follow or to take over.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A primary and its standby, in a folder that goes with them.
+/// A primary and its standby, in a folder that is removed with them.
 pub(crate) struct Cluster {
     programs: Programs,
     folder: TempDir,
@@ -35,14 +35,14 @@ pub(crate) struct Cluster {
     made: usize,
 }
 
-/// A server, which ends with this process.
+/// A server process, which ends with this process.
 struct Server {
     port: u16,
     data: PathBuf,
     process: Child,
 }
 
-/// The programs of PostgreSQL, and who may run them: not root.
+/// The programs of PostgreSQL, and the account that runs them: not root.
 struct Programs {
     folder: PathBuf,
     user: u32,
@@ -50,7 +50,7 @@ struct Programs {
 }
 
 impl Cluster {
-    /// Starts two servers with the programs of the one at this URL, which must be on this machine.
+    /// Starts two servers with the programs of the server at this URL, which must be on this machine.
     pub(crate) async fn start(url: &str) -> Result<Self> {
         let programs = Programs::of(url).await.context("failover needs a PostgreSQL on this machine")?;
         let folder = tempfile::Builder::new().prefix("ratchet-failover-").tempdir()?;
@@ -64,18 +64,18 @@ impl Cluster {
         Ok(Self { programs, folder, primary, standby, made: 2 })
     }
 
-    /// Where the primary listens.
+    /// The port of the primary.
     pub(crate) const fn port(&self) -> u16 {
         self.primary.port
     }
 
-    /// How the primary is reached through a proxy.
+    /// The URL of the primary through a proxy at this port.
     pub(crate) fn url(port: u16) -> String {
         format!("postgres://{USER}@127.0.0.1:{port}/{DATABASE}")
     }
 
-    /// Kills the primary, leads everybody to the standby, promotes that after a while in which it only reads, and gives it a
-    /// standby of its own. Answers when it was promoted.
+    /// Kills the primary, points the proxy at the standby, promotes that after `reading`, in which it is read-only, and
+    /// starts a standby for it. Returns the time of the promotion.
     pub(crate) async fn fail_over(&mut self, proxy: &Proxy, reading: Duration) -> Result<i64> {
         self.primary.kill().await?;
         proxy.lead_to(self.standby.port);
@@ -86,7 +86,7 @@ impl Cluster {
         ensure!(promoted, "the standby was not promoted in time");
         let promoted = now();
         self.made += 1;
-        // The old primary is gone for good; nothing of it may be needed.
+        // The old primary is gone for good; none of its files may be needed.
         tokio::fs::remove_dir_all(&self.primary.data).await?;
         let next = follow(&self.programs, self.folder.path(), &self.standby, self.made).await?;
         self.primary = std::mem::replace(&mut self.standby, next);
@@ -102,7 +102,7 @@ impl Cluster {
     }
 }
 
-/// Makes a copy of a server that follows it, and has every commit wait for the copy.
+/// Makes a standby of a server, and has every commit wait for it.
 async fn follow(programs: &Programs, folder: &Path, primary: &Server, number: usize) -> Result<Server> {
     let data = folder.join(format!("server-{number}"));
     let source = format!("host=127.0.0.1 port={} user={USER} application_name={STANDBY}", primary.port);
@@ -111,7 +111,7 @@ async fn follow(programs: &Programs, folder: &Path, primary: &Server, number: us
     copy.args(["--write-recovery-conf", "--create-slot", "--wal-method=stream"]);
     succeed(copy.args(["--checkpoint=fast", "--no-sync"])).await?;
     let standby = programs.serve(folder, data).await?;
-    // The copy has the settings of its source; once it is promoted, nobody follows it.
+    // The copy has the settings of its source; once promoted, it has no standby yet.
     standby.run("ALTER SYSTEM RESET synchronous_standby_names").await?;
     standby.run("SELECT pg_reload_conf()").await?;
     primary.run(WAIT_FOR_STANDBY).await?;
@@ -129,7 +129,7 @@ async fn follow(programs: &Programs, folder: &Path, primary: &Server, number: us
             .fetch_one(&mut connection)
             .await?;
             match (synchronous, &written) {
-                // What was committed before anybody waited for the standby must get there as well.
+                // Commits from before the standby was waited for must reach it as well.
                 (true, None) => {
                     let here = sqlx::query_scalar("SELECT pg_current_wal_flush_lsn()::text");
                     written = here.fetch_one(&mut connection).await?;
@@ -156,13 +156,13 @@ impl Server {
         Ok(())
     }
 
-    /// kill -9 of the server and of every process that it started.
+    /// Sends SIGKILL to the server and to every process that it started.
     async fn kill(&mut self) -> Result<()> {
         let pid = self.pid()?;
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
         signal("KILL", &pid.to_string()).await?;
         for child in children.split_whitespace() {
-            // Some end by themselves, when they see that the first is gone.
+            // Some end by themselves when the first one is gone.
             let _ = signal("KILL", child).await;
         }
         self.process.wait().await?;
@@ -184,7 +184,7 @@ impl Programs {
         Ok(Self { folder, user: process.uid(), group: process.gid() })
     }
 
-    /// A program that runs in a folder.
+    /// A command for a program that runs in a folder.
     fn command(&self, program: &str, folder: &Path) -> Command {
         let mut command = Command::new(self.folder.join(program));
         command.current_dir(folder).uid(self.user).gid(self.group).stdin(Stdio::null()).kill_on_drop(true);
@@ -206,7 +206,7 @@ impl Programs {
             "max_connections=200",
             "shared_buffers=64MB",
             "wal_retrieve_retry_interval=200ms",
-            // Processes are killed, not the machine.
+            // Only processes are killed, not the machine.
             "fsync=off",
         ] {
             command.args(["-c", setting]);

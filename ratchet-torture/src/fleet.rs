@@ -10,20 +10,20 @@ use tokio::process::{Child, Command};
 use crate::ledger::now;
 use crate::work::READY;
 
-/// Workers, each of which has many lives.
+/// The workers, each of which is started many times.
 pub(crate) struct Fleet {
     folder: PathBuf,
     address: Vec<String>,
-    /// Those of the workers, in turn.
+    /// The leases, assigned to the workers in turn.
     leases: Vec<Duration>,
-    /// The library that gives processes another clock, if they are to have one.
+    /// The library that gives processes another clock, if the scenario needs it.
     faketime: Option<PathBuf>,
     workers: Vec<Worker>,
-    /// Which process was killed when.
+    /// The processes that were killed, with the times.
     pub(crate) kills: Vec<(String, i64)>,
 }
 
-/// How wrong the clocks of the workers are.
+/// The clock errors of the workers.
 const CLOCKS: [&str; 3] = ["+1h", "-1h", "+0"];
 
 struct Worker {
@@ -79,14 +79,14 @@ impl Fleet {
             .context("cannot start a worker")
     }
 
-    /// The same worker begins another life at once.
+    /// Starts the same worker again at once.
     fn respawn(&mut self, at: usize) -> Result<()> {
         let life = self.workers[at].lives + 1;
         self.workers[at] = Worker { lives: life, process: self.spawn(at, life)? };
         Ok(())
     }
 
-    /// Starts those again that have ended by themselves. Answers how many.
+    /// Restarts the workers that ended by themselves. Returns how many.
     pub(crate) fn revive(&mut self) -> Result<usize> {
         let mut revived = 0;
         for at in 0..self.len() {
@@ -106,7 +106,7 @@ impl Fleet {
         Ok(self.workers[at].process.id().context("a worker has ended by itself; see its log")?.to_string())
     }
 
-    /// kill -9.
+    /// Sends SIGKILL to a worker and restarts it.
     pub(crate) async fn kill(&mut self, at: usize) -> Result<()> {
         let pid = self.pid(at)?;
         self.kills.push((Self::name(at, self.workers[at].lives), now()));
@@ -123,7 +123,7 @@ impl Fleet {
         signal("CONT", &self.pid(at)?).await
     }
 
-    /// SIGTERM, after which it has to end well.
+    /// Sends SIGTERM to a worker, which must then exit with success, and restarts it.
     pub(crate) async fn ask_to_end(&mut self, at: usize) -> Result<()> {
         self.end(at).await?;
         self.respawn(at)
@@ -140,7 +140,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Waits until every worker runs: one that finds no server at its start ends.
+    /// Waits until every worker is ready: one that finds no server at its start exits.
     pub(crate) async fn all_ready(&self) -> Result<()> {
         let limit = Duration::from_secs(60);
         for (at, worker) in self.workers.iter().enumerate() {
@@ -151,7 +151,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Whoever has just begun cannot be asked to end yet.
+    /// Waits until a worker is ready: before that it cannot be asked to end.
     async fn ready(&self, name: &str) -> Result<()> {
         let log = self.folder.join(format!("{name}.log"));
         while !std::fs::read_to_string(&log)?.contains(READY) {

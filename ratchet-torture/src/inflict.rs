@@ -1,4 +1,4 @@
-//! Lets things go wrong, and tells from what was seen how long work stood still for it.
+//! Injects the faults, and derives from the evidence how long work stopped because of them.
 
 use std::path::PathBuf;
 
@@ -10,16 +10,16 @@ use crate::ledger::{self, Run as Ran};
 use crate::plan::{Fault, Step};
 use crate::witness::{Change, Hold, Witness};
 
-/// The file in which libfaketime finds what the clock shows.
+/// The variable with the name of the file from which libfaketime reads the clock.
 const CLOCK: &str = "FAKETIME_TIMESTAMP_FILE";
-/// A time in which the database could not be used, by the clock of this machine.
+/// A period in which the database could not be used, by the clock of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Absence {
     pub(crate) from: i64,
     pub(crate) until: i64,
 }
 
-/// Lets everything happen. Answers also when the database was away.
+/// Injects all faults. Returns the periods in which the database was away.
 pub(crate) async fn inflict(
     mut fleet: Fleet,
     witness: &dyn Witness,
@@ -37,7 +37,7 @@ pub(crate) async fn inflict(
     Ok((fleet, absences))
 }
 
-/// Answers when the database was back, if it was away.
+/// Injects one fault. Returns when the database was back, if it was away.
 async fn inflict_one(fleet: &mut Fleet, witness: &dyn Witness, fault: Fault) -> Result<Option<i64>> {
     match fault {
         Fault::Kill(worker) => fleet.kill(worker).await?,
@@ -75,18 +75,18 @@ async fn inflict_one(fleet: &mut Fleet, witness: &dyn Witness, fault: Fault) -> 
 fn set_clock(shows: &str) -> Result<()> {
     let file =
         std::env::var_os(CLOCK).with_context(|| format!("{CLOCK} is not set; use `cargo xtask torture`"))?;
-    // At once and as a whole: others read it all the time.
+    // Atomically: other processes read it all the time.
     let new = PathBuf::from(&file).with_extension("new");
     std::fs::write(&new, format!("{shows}\n"))?;
     Ok(std::fs::rename(new, file)?)
 }
 
-/// How long it took from then until a body ended.
+/// The time from `at` until a body ended.
 pub(crate) fn first_end(at: i64, runs: &[Ran]) -> Option<i64> {
     runs.iter().filter_map(|run| run.ended).filter(|ended| *ended >= at).min().map(|ended| ended - at)
 }
 
-/// For each absence the longest time between two of these instants that reaches into it.
+/// For each absence, the longest interval between two of these instants that overlaps it.
 pub(crate) fn gaps(absences: &[Absence], mut instants: Vec<i64>) -> Vec<i64> {
     instants.sort_unstable();
     let longest = |away: &Absence| {
@@ -96,7 +96,7 @@ pub(crate) fn gaps(absences: &[Absence], mut instants: Vec<i64>) -> Vec<i64> {
     absences.iter().filter_map(longest).collect()
 }
 
-/// How long it took from then until a job was claimed, by the clock of the database, which is this machine's.
+/// The time from `at` until a job was claimed, by the clock of the database, which is that of this machine.
 pub(crate) fn first_claim(at: i64, changes: &[Change]) -> Option<i64> {
     let claimed = |change: &&Change| {
         let owner = |hold: &Option<Hold>| hold.as_ref().is_some_and(|hold| hold.owner.is_some());

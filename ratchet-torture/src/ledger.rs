@@ -1,5 +1,5 @@
-//! What processes say outside of the database: lines in files that are only ever added to, one file for each process.
-//! A line is one write, so that a process that is killed leaves whole ones.
+//! The ledgers: append-only files outside of the database, one for each process. A line is one write, so that a killed
+//! process leaves whole lines.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -10,21 +10,21 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use ratchet_api::{Fence, JobId};
 
-/// Milliseconds since the epoch, by this machine.
+/// Milliseconds since the epoch, by the clock of this machine.
 pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
 
-/// What a body did.
+/// An act of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     Start,
-    /// It was told to stop.
+    /// The body was told to stop.
     Told,
     End,
 }
 
-/// Writes lines.
+/// The writer of one process's ledger.
 pub(crate) struct Ledger(File);
 
 impl Ledger {
@@ -33,19 +33,19 @@ impl Ledger {
         Ok(Self(opened.with_context(|| format!("cannot write {}", file.display()))?))
     }
 
-    /// A body that cannot say what it does must not do it.
+    /// Appends a line. A body must not act if this fails.
     pub(crate) fn write(&self, act: Act, job: JobId, fence: Fence) -> std::io::Result<()> {
         let line = format!("{act:?} {} {} {}\n", job.as_uuid(), fence.version(), now());
         (&self.0).write_all(line.as_bytes())
     }
 }
 
-/// A run of a body, as its process told it.
+/// A run of a body, as its process recorded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) job: JobId,
     pub(crate) fence: i64,
-    /// The file of the process.
+    /// The name of the process's file.
     pub(crate) process: String,
     pub(crate) started: i64,
     pub(crate) told: Option<i64>,

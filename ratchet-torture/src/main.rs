@@ -1,7 +1,8 @@
-//! Kills, freezes and cuts off real processes that run jobs, and checks what is left: `cargo xtask torture`.
+//! Kills, freezes and cuts off real processes that run jobs, and checks the result: `cargo xtask torture`.
 //!
-//! Nobody is believed alone. The submitter keeps book of what was accepted, every worker writes a ledger outside of
-//! the database, triggers or a change stream tell every change of every job, and the store says what became of them. `check` compares.
+//! No single source is trusted. The submitter records accepted jobs, every worker writes a ledger outside of the
+//! database, triggers or a change stream record every change of every job, and the store has the final states. The
+//! module `check` compares them.
 
 mod check;
 mod cluster;
@@ -38,9 +39,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Starts workers, submits jobs, lets things go wrong, and checks what is left
+    /// Start workers, submit jobs, inject faults, and check the result
     Run(Torture),
-    /// What `run` starts
+    /// Run as a worker, started by `run`
     #[command(hide = true)]
     Worker(Worker),
 }
@@ -61,12 +62,12 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Answers whether all is well. The files stay if it is not.
+/// Runs, prints the findings, and returns whether all is well. The files are kept if it is not.
 async fn torture_and_tell(torture: &Torture) -> Result<bool> {
     let folder = tempfile::tempdir()?;
     let outcome = torture.run(folder.path()).await;
     let good = outcome.as_ref().is_ok_and(Outcome::is_good);
-    // A worker may end when it finds no database at its start; its log says so.
+    // A worker may exit if it finds no database at its start; its log says so.
     let died = torture.scenario != Scenario::PoisonProcess
         && outcome.as_ref().is_ok_and(|outcome| !outcome.deaths.is_empty());
     if !good && !torture.spoil || died || torture.keep {
@@ -162,7 +163,7 @@ fn tell(torture: &Torture, outcome: &Outcome) {
     }
 }
 
-/// How long jobs of killed workers waited, and for what.
+/// Prints how long jobs of killed workers waited, and for what.
 fn tell_reruns(reruns: &[Rerun], lease: Duration) {
     let line = |name: &str, of: fn(&Rerun) -> i64| {
         let at = |percent| percentile(reruns.iter().map(of).collect(), percent).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Which faults happen when. Pure: the same seed gives the same plan.
+//! The plan of faults. Pure: the same seed gives the same plan.
 
 use std::time::Duration;
 
@@ -8,67 +8,67 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use crate::witness::StoreName;
 
-/// What goes wrong.
+/// The kind of faults of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scenario {
-    /// kill -9 of workers, which start again at once under the same name
+    /// Kill workers with SIGKILL; they start again at once under the same name
     Kill,
-    /// SIGSTOP for longer than the lease, then SIGCONT
+    /// Stop workers with SIGSTOP for longer than the lease, then continue them
     Freeze,
-    /// SIGTERM of workers, which start again when they have ended
+    /// End workers with SIGTERM; they start again when they have ended
     Term,
-    /// The database ends in the hardest way and starts again
+    /// Crash the database and start it again
     Restart,
-    /// Nobody gets through to the database, for longer than the lease
+    /// Cut all connections to the database for longer than the lease
     Outage,
-    /// The disk of the database is full for a while
+    /// Fill the disk of the database for a while
     DiskFull,
-    /// The primary is killed. PostgreSQL: its synchronous standby is promoted behind a proxy. MongoDB: two others elect one
-    /// of them; of three faults, two tell the primary to step down instead
+    /// Kill the primary. PostgreSQL: its synchronous standby is promoted behind a proxy. MongoDB: the two other members
+    /// elect one of them; of three faults, two tell the primary to step down instead
     Failover,
-    /// Bodies that keep every thread of the runtime busy, and nothing else
+    /// Run bodies that keep every thread of the runtime busy, without other faults
     Spin,
-    /// Workers whose clocks are an hour ahead and an hour behind
+    /// Run workers whose clocks are an hour ahead and an hour behind
     Clocks,
-    /// The clock of the machine is set an hour ahead and an hour back, that of the database with it
+    /// Set the clock of the machine an hour ahead and an hour back, and that of the database with it
     Steps,
-    /// kill -9 of every worker before it has lived for a whole lease
+    /// Kill every worker before it has lived for a whole lease
     Crashloop,
-    /// As many jobs as there are faults end the process that runs them: abort, exit, stack overflow, out of memory
+    /// Submit one job per fault that ends the process that runs it: abort, exit, stack overflow, out of memory
     PoisonProcess,
-    /// Kills and freezes
+    /// Kill and freeze workers
     Chaos,
 }
 
-/// A fault, and how long to wait before it.
+/// A fault, and the wait before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) after: Duration,
     pub(crate) fault: Fault,
 }
 
-/// Something that goes wrong. Workers have numbers.
+/// A single fault. Workers are given by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Kill(usize),
-    /// For so long.
+    /// The worker, and for how long.
     Freeze(usize, Duration),
     Term(usize),
     Restart,
     Outage(Duration),
-    /// For so long nothing can be written to the disk.
+    /// For how long nothing can be written to the disk.
     DiskFull(Duration),
-    /// The clock is set to this, as libfaketime reads it.
+    /// The new clock, as libfaketime reads it.
     SetClock(&'static str),
-    /// For so long the standby only reads, before it is promoted.
+    /// For how long the standby is read-only before it is promoted.
     Failover(Duration),
-    /// The primary gives its part to another member.
+    /// The primary steps down in favor of another member.
     StepDown,
-    /// Nothing: the bodies or the clocks do it.
+    /// No injected fault: the bodies or the clocks cause the trouble.
     None,
 }
 
-/// So many faults. Those that take a while are followed by the next when they are over.
+/// A plan of `faults` faults. Those that take a while are followed by the next when they are over.
 pub(crate) fn plan(
     scenario: Scenario,
     store: StoreName,
@@ -86,10 +86,10 @@ pub(crate) fn plan(
     steps
 }
 
-/// For how long the disk is full.
+/// How long the disk is full.
 const DISK_FULL: Duration = Duration::from_secs(10);
 
-/// What the clock of the machine shows, one after the other: an hour ahead and back, an hour back and ahead.
+/// The clock settings of the machine in turn: an hour ahead and back, an hour back and ahead.
 const CLOCKS: [&str; 4] = ["+1h", "+0", "-1h", "+0"];
 
 fn step(scenario: Scenario, rng: &mut StdRng, at: usize, workers: usize, lease: Duration) -> Step {
@@ -104,7 +104,7 @@ fn step(scenario: Scenario, rng: &mut StdRng, at: usize, workers: usize, lease: 
         Scenario::Outage => (Fault::Outage(lease * 3), lease * 3),
         Scenario::DiskFull => (Fault::DiskFull(DISK_FULL), lease * 3),
         Scenario::Steps => (Fault::SetClock(CLOCKS[at % CLOCKS.len()]), lease * 6),
-        // In turn and without chance, so that nobody lives for longer than most of a lease.
+        // In turn and without randomness, so that no worker lives for longer than most of a lease.
         Scenario::Crashloop => {
             let after = lease.mul_f64(0.85 / workers as f64);
             return Step { after, fault: Fault::Kill(at % workers) };
@@ -116,12 +116,12 @@ fn step(scenario: Scenario, rng: &mut StdRng, at: usize, workers: usize, lease: 
     Step { after: most.mul_f64(rng.random()), fault }
 }
 
-/// About how long a plan takes.
+/// The approximate duration of a plan.
 pub(crate) fn duration(plan: &[Step]) -> Duration {
     let lasts = |fault: Fault| match fault {
         Fault::Freeze(_, time) | Fault::Outage(time) | Fault::DiskFull(time) => time,
         Fault::Restart | Fault::StepDown => Duration::from_secs(2),
-        // With the standby that follows the new primary.
+        // Including the start of a standby for the new primary.
         Fault::Failover(time) => time + Duration::from_secs(12),
         Fault::Kill(_) | Fault::Term(_) | Fault::SetClock(_) | Fault::None => Duration::from_millis(300),
     };

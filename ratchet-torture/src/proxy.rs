@@ -1,5 +1,4 @@
-//! A way to a server that can be cut and that can lead elsewhere: what is under way is dropped, and nobody gets through
-//! until it is mended.
+//! A TCP proxy that can be cut and redirected: open connections are dropped, and new ones refused while it is cut.
 
 use std::net::Ipv4Addr;
 
@@ -8,13 +7,13 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Forwards connections to one server at a time.
+/// A proxy that forwards connections to one server at a time.
 pub(crate) struct Proxy {
     port: u16,
     way: watch::Sender<Way>,
 }
 
-/// Where connections lead.
+/// The target of connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Way {
     host: String,
@@ -23,7 +22,7 @@ struct Way {
 }
 
 impl Proxy {
-    /// Begins to forward.
+    /// Starts forwarding.
     pub(crate) async fn to(host: &str, port: u16) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let way = watch::Sender::new(Way { host: host.to_owned(), port, cut: false });
@@ -48,13 +47,13 @@ impl Proxy {
         self.way.send_modify(|way| way.cut = false);
     }
 
-    /// Leads to another port of the same host from now on.
+    /// Redirects connections to another port of the same host.
     pub(crate) fn lead_to(&self, port: u16) {
         self.way.send_modify(|way| way.port = port);
     }
 }
 
-/// Until one side ends, or the way is another one. Whoever comes while it is cut finds a closed door.
+/// Forwards until one side ends or the target changes. Connections that arrive while it is cut are closed.
 async fn forward(mut client: TcpStream, mut way: watch::Receiver<Way>) {
     let begun = way.borrow_and_update().clone();
     if begun.cut {
@@ -62,7 +61,7 @@ async fn forward(mut client: TcpStream, mut way: watch::Receiver<Way>) {
     }
     let both = async {
         let mut server = TcpStream::connect((begun.host.as_str(), begun.port)).await?;
-        // A statement waits for its reply; nothing is gained by gathering.
+        // A statement waits for its reply, so buffering gains nothing.
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
         copy_bidirectional(&mut client, &mut server).await

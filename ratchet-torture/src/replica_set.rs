@@ -1,4 +1,4 @@
-//! A replica set of MongoDB whose members may be killed: real processes on ports and data of their own.
+//! A MongoDB replica set whose members may be killed: real processes with ports and data of their own.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
@@ -18,34 +18,34 @@ use crate::fleet::signal;
 use crate::ledger::now;
 
 const NAME: &str = "torture";
-/// How long a member may take to start, to join or to be elected on a busy machine.
+/// The most time for a member to start, to join or to be elected on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// Settings for tests: a dead primary is replaced after two seconds instead of eleven.
+/// A setting for tests: a dead primary is replaced after two seconds instead of eleven.
 const ELECTION_TIMEOUT_MS: i32 = 1_000;
 const HEARTBEAT_INTERVAL_MS: i32 = 250;
-/// For how long a member that stepped down is not elected again, and how long others may take to catch up before.
+/// For how long a member that stepped down cannot be elected again, and how long others may take to catch up before.
 const STEPPED_DOWN_SECS: i32 = 2;
 const CATCH_UP_SECS: i32 = 1;
 
-/// The members, in a folder that goes with them.
+/// The members, in a folder that is removed with them.
 pub(crate) struct ReplicaSet {
-    /// A process whose program the members run.
+    /// The process whose program the members run.
     mongod: u32,
     folder: TempDir,
     members: Vec<Member>,
 }
 
-/// One server, which ends with this process.
+/// A member process, which ends with this process.
 struct Member {
     port: u16,
     /// `None` while it is dead.
     process: Option<Child>,
-    /// This very member, whatever its part in the set.
+    /// A direct connection to this member, whatever its role in the set.
     admin: Database,
 }
 
 impl ReplicaSet {
-    /// Starts so many members with the program of the server at this URL, which must be on this machine.
+    /// Starts the members with the program of the server at this URL, which must be on this machine.
     pub(crate) async fn start(url: &str, members: usize) -> Result<Self> {
         let mongod = process_of(url).await.context("this needs a MongoDB on this machine")?;
         let folder = tempfile::Builder::new().prefix("ratchet-replica-set-").tempdir()?;
@@ -69,14 +69,14 @@ impl ReplicaSet {
         Ok(set)
     }
 
-    /// Names every member.
+    /// The URL that names every member.
     pub(crate) fn url(&self) -> String {
         let addresses: Vec<String> = self.members.iter().map(Member::address).collect();
         format!("mongodb://{}/?replicaSet={NAME}", addresses.join(","))
     }
 
-    /// kill -9 of the primary. Another member takes its place, and then the killed one starts again and joins; if there is
-    /// no other, it starts at once. Answers when writes were taken again.
+    /// Sends SIGKILL to the primary. Another member is elected, then the killed one starts again and joins; if there is
+    /// no other, it starts at once. Returns the time when writes were accepted again.
     pub(crate) async fn kill_primary(&mut self) -> Result<i64> {
         let victim = self.whole().await?;
         self.members[victim].kill().await?;
@@ -91,7 +91,7 @@ impl ReplicaSet {
         Ok(elected.unwrap_or_else(now))
     }
 
-    /// Tells the primary to step down. Answers when another member took writes.
+    /// Tells the primary to step down. Returns the time when another member accepted writes.
     pub(crate) async fn step_down(&mut self) -> Result<i64> {
         let command =
             doc! { "replSetStepDown": STEPPED_DOWN_SECS, "secondaryCatchUpPeriodSecs": CATCH_UP_SECS };
@@ -100,7 +100,7 @@ impl ReplicaSet {
                 let primary = self.whole().await?;
                 match self.members[primary].admin.run_command(command.clone()).await {
                     Ok(_) => return self.primary().await,
-                    // Nobody has caught up in time, or another member was elected meanwhile.
+                    // No member has caught up in time, or another member was elected meanwhile.
                     Err(_) => eprintln!("\nthe primary does not step down yet"),
                 }
             }
@@ -117,27 +117,27 @@ impl ReplicaSet {
         Ok(())
     }
 
-    /// Waits for a primary, and answers which member it is.
+    /// Waits for a primary and returns its number.
     async fn primary(&self) -> Result<usize> {
         self.primary_when("no member is elected", |_| true).await
     }
 
-    /// Waits until every member has the data, and answers which one is the primary. Whoever takes back what no majority had is
-    /// neither primary nor secondary meanwhile: a set of three that loses another member then has no majority.
+    /// Waits until every member has the data; returns the number of the primary. A member that rolls back is neither
+    /// primary nor secondary meanwhile: a set of three that then loses another member has no majority.
     async fn whole(&self) -> Result<usize> {
         let whole =
             |states: &[State]| states.iter().all(|state| matches!(state, State::Secondary | State::Primary));
         self.primary_when("a member does not join", whole).await
     }
 
-    /// Waits until there is a primary and all else is as wanted, and answers which member it is.
+    /// Waits until there is a primary and the states are as wanted; returns the number of the primary.
     async fn primary_when(&self, else_wrong: &str, wanted: impl Fn(&[State]) -> bool) -> Result<usize> {
         let is_primary = |state: &State| *state == State::Primary;
         let states = self.when(else_wrong, |states| states.iter().any(is_primary) && wanted(states)).await?;
         states.iter().position(is_primary).context("no primary")
     }
 
-    /// Asks every member again and again, until all is as wanted.
+    /// Polls every member until the states are as wanted.
     async fn when(&self, else_wrong: &str, wanted: impl Fn(&[State]) -> bool) -> Result<Vec<State>> {
         let begun = Instant::now();
         loop {
@@ -154,13 +154,13 @@ impl ReplicaSet {
     }
 }
 
-/// What a member is in its set.
+/// The role of a member in its set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Killed by us.
+    /// Killed by this run.
     Killed,
     Silent,
-    /// It answers, and has no part yet.
+    /// Running, but without a role yet.
     Starting,
     Secondary,
     Primary,
@@ -200,17 +200,17 @@ impl Member {
     }
 }
 
-/// The process of the server at this URL.
+/// The process id of the server at this URL.
 async fn process_of(url: &str) -> Result<u32> {
     let admin = Client::with_uri_str(url).await?.database("admin");
     let pid = u32::try_from(admin.run_command(doc! { "serverStatus": 1 }).await?.get_i64("pid")?)?;
-    // The number may be one of another machine's.
+    // The number may belong to another machine.
     let program = ratchet_servers::program_of(pid)?;
     ensure!(Path::new(program.get_program()).ends_with("mongod"), "the server is not on this machine");
     Ok(pid)
 }
 
-/// Starts a member, with the data that it had if it ran before.
+/// Starts a member, on its earlier data if it ran before.
 fn serve(mongod: u32, folder: &Path, port: u16) -> Result<Child> {
     let data = folder.join(format!("data-{port}"));
     std::fs::create_dir_all(&data)?;

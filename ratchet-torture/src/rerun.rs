@@ -1,9 +1,9 @@
-//! How long the jobs of a killed worker wait for their next run, and for what. Pure.
+//! The time until the jobs of a killed worker run again, by its parts. Pure.
 
 use crate::ledger::Run;
 use crate::witness::{Change, Hold};
 
-/// The way of one job from the kill of its worker to its next run. All clocks are those of this machine.
+/// The parts of the time from the kill of a job's worker to its next run. All clocks are those of this machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rerun {
     /// Milliseconds from the kill to the next run.
@@ -14,11 +14,11 @@ pub(crate) struct Rerun {
     pub(crate) takeover: i64,
     /// From the takeover until the job was back in its queue.
     pub(crate) requeue: i64,
-    /// From there until the claim that the run belongs to.
+    /// From the requeue until the claim that the run belongs to.
     pub(crate) claim: i64,
     /// From that claim to the body.
     pub(crate) start: i64,
-    /// Whether another worker that held the job died as well before it ran.
+    /// Whether another owner of the job died as well before it ran.
     pub(crate) hit_again: bool,
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn reruns(kills: &[(String, i64)], runs: &[Run], changes: &[Change]) 
     found
 }
 
-/// What happened to the job between two of its runs.
+/// The parts of the time between two runs of a job.
 fn rerun(killed: i64, run: &Run, next: &Run, changes: &[&Change]) -> Rerun {
     let total = next.started - killed;
     let fence = |hold: &Option<Hold>| hold.as_ref().map_or(0, |hold| hold.fence);
@@ -64,7 +64,7 @@ fn rerun(killed: i64, run: &Run, next: &Run, changes: &[&Change]) -> Rerun {
     }
 }
 
-/// Of numbers in any order.
+/// A percentile of unsorted numbers.
 pub(crate) fn percentile(mut numbers: Vec<i64>, percent: usize) -> Option<i64> {
     numbers.sort_unstable();
     numbers.get((numbers.len() * percent / 100).min(numbers.len().saturating_sub(1))).copied()
@@ -80,7 +80,7 @@ mod tests {
         Run { job, fence, process: process.to_owned(), started, told: None, ended }
     }
 
-    /// A change of the holder, from one fence to the next.
+    /// A change of the owner, from one fence to the next.
     fn change(job: JobId, at: i64, fence: i64, old: Option<&str>, new: Option<&str>) -> Change {
         let hold = |owner: Option<&str>, fence| {
             let status = if owner.is_some() { "RUNNING" } else { "PENDING" };

@@ -1,4 +1,4 @@
-//! One run: workers, jobs and faults, and then the truth.
+//! One run: starts workers, submits jobs, injects faults and checks the result.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -22,75 +22,75 @@ use crate::submit::{self, PERMITS, RESOURCE, Submitted, submit};
 use crate::witness::{self, Excess, Rest, StoreName, Witness};
 use crate::work::CRASH_LIMIT;
 
-/// Where libfaketime is.
+/// The variable with the path of libfaketime.
 const FAKETIME: &str = "RATCHET_FAKETIME";
-/// How many jobs are looked at by one call.
+/// The number of jobs read per call.
 const PAGE: usize = 500;
-/// When no job has ended for so long after the last fault, those that are left are stuck.
+/// If no job ends for this long after the last fault, the remaining ones are stuck.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// So many milliseconds after the database is back, work goes on.
+/// The most milliseconds after the return of the database until work continues.
 const MOST_IDLE: i64 = 10_000;
 
-/// What to torture, and how.
+/// The options of a run.
 #[derive(Debug, Args)]
 pub(crate) struct Torture {
     /// The store
     #[arg(long)]
     pub(crate) store: StoreName,
-    /// What goes wrong
+    /// The kind of faults
     #[arg(long, default_value = "chaos")]
     pub(crate) scenario: Scenario,
-    /// The same seed gives the same faults and jobs
+    /// The seed of faults and jobs
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// How many faults
+    /// The number of faults
     #[arg(long, default_value_t = 10)]
     pub(crate) faults: usize,
-    /// How many jobs
+    /// The number of jobs
     #[arg(long, default_value_t = 1_000)]
     pub(crate) jobs: usize,
-    /// How many worker processes
+    /// The number of worker processes
     #[arg(long, default_value_t = 3)]
     pub(crate) workers: usize,
     /// The lease of a node, or the leases of the workers in turn: `2000,30000`
     #[arg(long, value_name = "MS", value_delimiter = ',', default_value = "2000")]
     pub(crate) lease_ms: Vec<u64>,
-    /// Leaves ledgers, logs and the database behind, also if all is well
+    /// Keep ledgers, logs and the database, even if all is well
     #[arg(long)]
     pub(crate) keep: bool,
-    /// Loses a job and records an outcome twice, to see that it is noticed
+    /// Lose a job and record an outcome twice, to test that the check finds it
     #[arg(long, hide = true)]
     pub(crate) spoil: bool,
 }
 
-/// What was seen.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) submitted: Submitted,
     pub(crate) evidence: Evidence,
     pub(crate) violations: Vec<Violation>,
-    /// The worst that was seen at any moment.
+    /// The highest counts seen at any moment.
     pub(crate) excess: Excess,
     pub(crate) rest: Rest,
-    /// How jobs that ran on a killed worker came to run again.
+    /// The reruns of jobs that a killed worker was running.
     pub(crate) reruns: Vec<Rerun>,
     /// Milliseconds from the end of each outage, restart or failover until the next body ended.
     pub(crate) recoveries: Vec<i64>,
-    /// Milliseconds from each failover until the next job was claimed; nothing if none ever was.
+    /// Milliseconds from each failover until the next job was claimed; `None` if none ever was.
     pub(crate) resumed: Vec<Option<i64>>,
-    /// Milliseconds in which the database wrote no job, around each failover.
+    /// The longest time around each failover without a write of a job, in milliseconds.
     pub(crate) unwritten: Vec<i64>,
-    /// Milliseconds in which no submit was answered, likewise: what was written must reach another server first.
+    /// The longest time around each failover without an accepted submit, which a second server must store, in ms.
     pub(crate) unaccepted: Vec<i64>,
     pub(crate) faults: usize,
-    /// When workers had died by themselves.
+    /// The times at which workers were found to have exited by themselves.
     pub(crate) deaths: Vec<Instant>,
     pub(crate) took: Duration,
 }
 
 impl Outcome {
-    /// Whether nothing is wrong.
+    /// Whether no check failed.
     pub(crate) fn is_good(&self) -> bool {
         self.violations.is_empty()
             && self.submitted.strays.is_empty()
@@ -111,7 +111,7 @@ impl Torture {
         self.lease_ms.iter().copied().map(Duration::from_millis).collect()
     }
 
-    /// Does it, and looks at what is left. Files go to `folder`.
+    /// Runs the scenario and checks the result. Files go to `folder`.
     pub(crate) async fn run(&self, folder: &Path) -> Result<Outcome> {
         let begun = Instant::now();
         let witness: Arc<dyn Witness> = witness::make(self.store, self.scenario, folder).await?.into();
@@ -159,7 +159,8 @@ impl Torture {
             guilty: submitted.guilty.clone(),
         };
         let mut violations = match self.scenario {
-            // Who is guilty is held until it is known.
+            // Suspects are tried until the guilty one is known, so crash counts may pass the limit: only the crash of a
+            // node that held no other job makes a dead letter.
             Scenario::PoisonProcess => check(&evidence, u32::MAX - 1),
             _ => check(&evidence, CRASH_LIMIT),
         };
@@ -192,7 +193,7 @@ impl Torture {
         Ok(outcome)
     }
 
-    /// The library for the scenario that needs it.
+    /// The path of libfaketime, if the scenario needs it.
     fn faketime(&self) -> Result<Option<PathBuf>> {
         if self.scenario != Scenario::Clocks {
             return Ok(None);
@@ -211,7 +212,7 @@ impl Torture {
     }
 }
 
-/// Looks again and again for what must never be, until told to stop; answers the worst.
+/// Polls for states that must never exist until told to stop; returns the highest counts.
 async fn watch_excess(witness: Arc<dyn Witness>, mut stopped: watch::Receiver<()>) -> Result<Excess> {
     let mut worst = Excess::default();
     loop {
@@ -219,20 +220,20 @@ async fn watch_excess(witness: Arc<dyn Witness>, mut stopped: watch::Receiver<()
             _ = stopped.changed() => return Ok(worst),
             () = sleep(Duration::from_millis(250)) => {}
         }
-        // The server may be away.
+        // The server may be down.
         if let Ok(seen) = witness.excess().await {
             worst = worst.max(seen);
         }
     }
 }
 
-/// Workers that end by themselves start again. Answers when they had ended.
+/// Waits until all jobs have ended and restarts workers that exit. Returns the times of these exits.
 async fn wait_for_ends(client: &Client, jobs: &[JobId], fleet: &mut Fleet) -> Result<Vec<Instant>> {
     let (mut left, mut deaths, mut progress) = (jobs.to_vec(), Vec::new(), Instant::now());
     while !left.is_empty() && progress.elapsed() < PATIENCE {
         let died = Instant::now();
         deaths.extend(std::iter::repeat_n(died, fleet.revive()?));
-        // Whatever is wrong with the store passes: the faults are over.
+        // A store error is temporary: the faults are over.
         if let Ok(ends) = ends(client, &left).await {
             let before = left.len();
             left.retain(|job| ends.get(job).is_some_and(|end| !end.status.is_terminal()));

@@ -1,4 +1,4 @@
-//! Submitting jobs while everything goes wrong, and keeping book of what was accepted.
+//! Submits jobs during the faults and records which were accepted.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,29 +13,29 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::ledger::now;
 
-/// The resource that some jobs need, and how many may use it.
+/// The resource that some jobs need, and its limit.
 pub(crate) const RESOURCE: &str = "torture";
 pub(crate) const PERMITS: u32 = 2;
-/// So few that live jobs get in each other's way.
+/// The number of business keys: few, so that live jobs collide.
 const KEYS: u32 = 20;
 
-/// What to submit.
+/// The jobs to submit.
 pub(crate) struct Plan {
     pub(crate) jobs: usize,
     pub(crate) seed: u64,
-    /// The time in which it should be spread.
+    /// The time over which they are spread.
     pub(crate) within: Duration,
     /// Whether bodies keep threads busy.
     pub(crate) spin: bool,
-    /// How many of them end the process that runs them.
+    /// The number of jobs that end the process that runs them.
     pub(crate) guilty: usize,
 }
 
-/// The ways to end a process, all of which are methods of the jobs.
+/// The ways to end a process, each a method of the jobs.
 const GUILTY: [&str; 4] = ["abort", "exit", "overflow", "exhaust"];
 
 impl Plan {
-    /// How job number `at` ends its process, if it does. They are spread evenly.
+    /// The way in which job number `at` ends its process, if it does. These jobs are spread evenly.
     fn guilty(&self, at: usize) -> Option<&'static str> {
         let number = at * self.guilty / self.jobs.max(1);
         let is_last_of_its_part = (at + 1) * self.guilty / self.jobs.max(1) > number;
@@ -43,26 +43,26 @@ impl Plan {
     }
 }
 
-/// What came of it.
+/// The result of submitting.
 #[derive(Debug, Default)]
 pub(crate) struct Submitted {
     pub(crate) accepted: Vec<JobId>,
-    /// When, in milliseconds since the epoch by this machine.
+    /// The times of acceptance, in milliseconds since the epoch by the clock of this machine.
     pub(crate) accepted_at: Vec<i64>,
-    /// Those that end the process that runs them.
+    /// The jobs that end the process that runs them.
     pub(crate) guilty: HashSet<JobId>,
-    /// Keys that live jobs held.
+    /// The number of submits refused because a live job held the key.
     pub(crate) refused: usize,
-    /// Calls that had to be made again.
+    /// The number of repeated calls.
     pub(crate) again: usize,
-    /// Keys of which a second call got another job.
+    /// Keys for which a repeated call created another job.
     pub(crate) strays: Vec<String>,
 }
 
-/// How many submits are under way at a time, so that a database that is away for a moment holds none of them up for long.
+/// The submits in flight at a time, so that a short outage of the database delays none of them for long.
 const AT_ONCE: usize = 4;
 
-/// Submits them all, however often it takes.
+/// Submits all jobs, retrying as often as needed.
 pub(crate) async fn submit(client: &Client, plan: &Plan) -> Result<Submitted> {
     let mut rng = StdRng::seed_from_u64(plan.seed);
     let begun = Instant::now();
@@ -94,13 +94,13 @@ struct Job {
     business_key: Option<u32>,
     permit: bool,
     delay: Duration,
-    /// Submitted again with the same key.
+    /// Whether it is submitted twice with the same key.
     twice: bool,
     guilty: bool,
 }
 
 impl Job {
-    /// Most are plain and short.
+    /// A random job; most have a short body and no key or resource.
     fn random(rng: &mut StdRng, plan: &Plan, at: usize) -> Self {
         let key = format!("{}-{at}", plan.seed);
         if let Some(method) = plan.guilty(at) {
@@ -124,21 +124,27 @@ impl Job {
         }
     }
 
-    /// What comes of it alone.
+    /// Submits this job alone.
     async fn submit(&self, client: &Client) -> Result<Submitted> {
         let mut submitted = Submitted::default();
-        let Some(id) = self.insist(client, &mut submitted).await? else { return Ok(submitted) };
+        let Some(id) = self.submit_until_answered(client, &mut submitted).await? else {
+            return Ok(submitted);
+        };
         submitted.accepted.push(id);
         submitted.accepted_at.push(now());
         submitted.guilty.extend(self.guilty.then_some(id));
-        if self.twice && self.insist(client, &mut submitted).await? != Some(id) {
+        if self.twice && self.submit_until_answered(client, &mut submitted).await? != Some(id) {
             submitted.strays.push(self.key.clone());
         }
         Ok(submitted)
     }
 
-    /// Tries again until there is an answer. The key makes one job of however many tries.
-    async fn insist(&self, client: &Client, submitted: &mut Submitted) -> Result<Option<JobId>> {
+    /// Retries until there is an answer. The idempotency key makes all tries one job.
+    async fn submit_until_answered(
+        &self,
+        client: &Client,
+        submitted: &mut Submitted,
+    ) -> Result<Option<JobId>> {
         loop {
             match self.enqueue(client).submit().await {
                 Ok(handle) => return Ok(Some(handle.id())),

@@ -1,4 +1,4 @@
-//! What the jobs do, and the process that runs them.
+//! The bodies of the jobs, and the worker process that runs them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,25 +15,25 @@ use ratchet_store_sqlite::SqliteStore;
 use crate::ledger::{Act, Ledger};
 use crate::witness::{open_mongodb, open_postgres};
 
-/// Jobs that tell the ledger what they do.
+/// The service whose bodies write to the ledger.
 pub(crate) struct Work(Ledger);
 
 #[jobs(target = "torture.Work")]
 impl Work {
-    /// Takes so many milliseconds.
+    /// Sleeps for `millis`.
     #[job]
     async fn wait(&self, ctx: &JobContext, millis: u64) -> Result<(), JobFailure> {
         self.run(ctx, millis).await
     }
 
-    /// Likewise, and fails the first time.
+    /// Sleeps for `millis`, and fails the first time.
     #[job]
     async fn fail_once(&self, ctx: &JobContext, millis: u64) -> Result<(), JobFailure> {
         self.run(ctx, millis).await?;
         if ctx.attempt() == 1 { Err(JobFailure::new("OnPurpose", "the first time")) } else { Ok(()) }
     }
 
-    /// Ends the process, after so many milliseconds.
+    /// Aborts the process after `millis`.
     #[job]
     async fn abort(&self, ctx: &JobContext, millis: u64) -> Result<(), JobFailure> {
         self.run(ctx, millis).await?;
@@ -55,11 +55,11 @@ impl Work {
     #[job]
     async fn exhaust(&self, ctx: &JobContext, millis: u64) -> Result<usize, JobFailure> {
         self.run(ctx, millis).await?;
-        // No machine has that much.
+        // No machine has that much memory.
         Ok(std::hint::black_box(Vec::<u8>::with_capacity(isize::MAX as usize)).capacity())
     }
 
-    /// Keeps a thread of the runtime busy, as no body should.
+    /// Blocks a thread of the runtime, as no body should.
     #[job]
     async fn spin(&self, ctx: &JobContext, millis: u64) -> Result<(), JobFailure> {
         self.say(Act::Start, ctx)?;
@@ -71,7 +71,7 @@ impl Work {
     }
 }
 
-/// Calls itself until the stack is full.
+/// Recurses until the stack overflows.
 #[expect(unconditional_recursion, reason = "on purpose")]
 fn deeper(depth: u64) -> u64 {
     let frame = std::hint::black_box([depth; 64]);
@@ -97,7 +97,7 @@ impl Work {
     }
 }
 
-/// A process that runs jobs until it is asked to end.
+/// The options of a worker process.
 #[derive(Debug, Args)]
 pub(crate) struct Worker {
     #[arg(long)]
@@ -112,7 +112,7 @@ pub(crate) struct Worker {
     sqlite: Option<PathBuf>,
     #[arg(long)]
     ledger: PathBuf,
-    /// The same for every life of a worker, as a host name and a process id can be
+    /// The same for every start of a worker, as a host name and a process id can be
     #[arg(long)]
     label: String,
     #[arg(long)]
@@ -124,10 +124,10 @@ pub(crate) struct Worker {
     slots: u32,
 }
 
-/// What a worker prints when it can be asked to end.
+/// The line that a worker prints once it handles SIGTERM.
 pub(crate) const READY: &str = "ready";
 
-/// Leases of so many milliseconds, and what goes with them.
+/// Sets a short lease, and the intervals that depend on it.
 pub(crate) fn short_leases(options: &mut RatchetOptions, lease: Duration) {
     options.node.lease = lease;
     options.node.beat = lease / 5;
@@ -137,7 +137,7 @@ pub(crate) fn short_leases(options: &mut RatchetOptions, lease: Duration) {
     options.execution.drain_timeout = Duration::from_secs(5);
 }
 
-/// More than chance makes of kills that hit the same job again.
+/// A crash limit above the number of kills that hit one job by chance.
 pub(crate) const CRASH_LIMIT: u32 = 100;
 
 /// Logs every change of the readiness.
@@ -146,7 +146,7 @@ async fn tell_readiness(scheduler: Arc<Scheduler>) {
     loop {
         let readiness = scheduler.readiness();
         if readiness != before {
-            tracing::info!(?readiness, "the readiness changed");
+            tracing::info!(?readiness, "readiness changed");
             before = readiness;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -172,7 +172,7 @@ impl Worker {
         let mut running = std::pin::pin!(scheduler.run_until_signal());
         tokio::select! {
             biased;
-            // Once it was asked, it listens for signals.
+            // Polled first: from then on it handles signals.
             ended = &mut running => return Ok(ended?),
             () = async { println!("{READY}") } => {}
         }

@@ -1,8 +1,8 @@
-//! A little torture with every change: five kills and five freezes a store, a short lease.
+//! A short torture run with every change: five kills and five freezes per store, a short lease.
 
 use std::process::Command;
 
-/// Whether all was well, and what was told.
+/// Runs the program. Returns whether it succeeded, and its output.
 fn torture(args: &[&str]) -> (bool, String) {
     let run = Command::new(env!("CARGO_BIN_EXE_ratchet-torture")).arg("run").args(args).output();
     let run = run.expect("it runs");

@@ -1,4 +1,4 @@
-//! `cargo xtask bench …`: starts what a benchmark needs, then builds and runs `ratchet-bench`.
+//! `cargo xtask bench …`: starts the servers that a benchmark needs, then builds and runs `ratchet-bench`.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use crate::{
     test::STORES,
 };
 
-/// `cargo xtask bench …`
+/// The subcommands of `cargo xtask bench`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Claims at 1 k, 10 k, 100 k and 1 M due jobs: speed, order, locks and plan
+    /// Measure claims at 1 k, 10 k, 100 k and 1 M due jobs: speed, order, locks and plan
     ///
     /// Fails if a claim slows down to more than twice from the smallest backlog to the largest, takes other jobs
     /// than the literal order, locks what it does not take, or reads more than the heads of the queues.
@@ -21,14 +21,13 @@ pub(crate) enum BenchCommand {
         cargo xtask bench claim --store postgres\n  \
         cargo xtask bench claim --store memory --quick")]
     Claim(Options),
-    /// Eight nodes that claim from one queue, four that end children of one batch: write conflicts, as the database counts
-    /// them
+    /// Count write conflicts of eight nodes that claim from one queue, and of four that end children of one batch
     ///
     /// Fails above 0.05 conflicts a claim, or if a transaction is run more than four times on average.
     #[command(after_help = "Examples:\n  \
         cargo xtask bench conflicts --store mongodb")]
     Conflicts(Options),
-    /// Insert, claim, load and commit through a store without an engine, beside the same work by hand
+    /// Measure insert, claim, load and commit through a store without an engine, beside the same work by hand
     ///
     /// In batches of 1, 50 and 500 on 1, 2 and 4 connections. Fails if the store does not reach its share of the
     /// hand-written probe at batches of 500.
@@ -36,7 +35,7 @@ pub(crate) enum BenchCommand {
         cargo xtask bench spi --store postgres\n  \
         cargo xtask bench spi --store postgres --json spi.json")]
     Spi(Options),
-    /// A backlog drained by one node with 100 slots, beside the same work by hand
+    /// Measure a backlog drained by one node with 100 slots, beside the same work by hand
     ///
     /// With bodies that do nothing, and that wait for 1 and 10 ms. Fails if the engine does not reach its share of
     /// the hand-written probe.
@@ -44,15 +43,15 @@ pub(crate) enum BenchCommand {
         cargo xtask bench drain --store postgres\n  \
         cargo xtask bench drain --store sqlite --json drain.json")]
     Drain(Options),
-    /// Submitting from 1, 10 and 200 tasks, in bulk, and in a transaction of the user, beside the same inserts by hand
+    /// Measure submitting from 1, 10 and 200 tasks, in bulk, and in a user's transaction, beside inserts by hand
     #[command(after_help = "Examples:\n  \
         cargo xtask bench enqueue --store postgres\n  \
         cargo xtask bench enqueue --store sqlite --quick")]
     Enqueue(Options),
-    /// From the submit on one idle node to the run on another: with wakeups, without, and by hand; statements of idle nodes
+    /// Measure the time from submit on one idle node to run on another, and count statements of idle nodes
     ///
-    /// With --other-process jobs come at a rate from a second process: from the commit there to the start here, beside
-    /// the same by hand, and from a cancel there to the body here.
+    /// With wakeups, without, and by hand. With --other-process jobs come at a rate from a second process: from the
+    /// commit there to the start here, beside the same by hand, and from a cancel there to the body here.
     #[command(after_help = "Examples:\n  \
         cargo xtask bench latency --store postgres\n  \
         cargo xtask bench latency --rate 50 --other-process")]
@@ -62,15 +61,15 @@ pub(crate) enum BenchCommand {
         #[command(flatten)]
         load: Load,
     },
-    /// Two services with different targets, 5,000 jobs each, on one queue, beside the same on two queues
+    /// Measure two services with different targets, 5,000 jobs each, on one queue, beside the same on two queues
     ///
-    /// With one node and with two for each service. Fails if a job does not run, or if one queue does not reach its share
-    /// of the speed of two.
+    /// With one node and with two for each service. Fails if a job does not run, or if one queue does not reach its
+    /// share of the speed of two.
     #[command(after_help = "Examples:\n  \
         cargo xtask bench services --store postgres\n  \
         cargo xtask bench services --store sqlite --quick")]
     Services(Options),
-    /// Jobs that need permits: of a scarce resource, of one with enough for all, and of one with ten
+    /// Measure jobs that need permits: of a scarce resource, of one with enough for all, and of one with ten
     ///
     /// With one node and with two. Fails if 40 jobs of 20 ms with two permits take longer than one and a half of the
     /// ideal 0.4 s, or if permits cost more than their share of the same drain without.
@@ -80,13 +79,13 @@ pub(crate) enum BenchCommand {
     Permits(Options),
 }
 
-/// How jobs come.
+/// The source and rate of jobs.
 #[derive(Debug, Args)]
 pub(crate) struct Load {
-    /// Submit from a second process instead of from an idle node, and cancel from there
+    /// Submit and cancel from a second process instead of from an idle node
     #[arg(long)]
     other_process: bool,
-    /// So many submissions a second from the other process
+    /// Submissions per second from the other process
     #[arg(long, requires = "other_process", value_name = "PER SECOND")]
     rate: Option<f64>,
 }
@@ -103,7 +102,7 @@ pub(crate) struct Options {
     /// The store: memory, postgres, sqlite or mongodb
     #[arg(long, default_value = "postgres")]
     store: String,
-    /// Small sizes, for a first look; only wrong answers fail, not slow ones
+    /// Use small sizes, for a first look; only wrong answers fail, not slow ones
     #[arg(long)]
     quick: bool,
     /// Also write the figures to this file
@@ -111,7 +110,7 @@ pub(crate) struct Options {
     json: Option<PathBuf>,
 }
 
-/// Carries a `bench` command out.
+/// Runs a `bench` command.
 pub(crate) fn run(command: &BenchCommand, workspace: &Path) -> Result<()> {
     let (name, options, more) = match command {
         BenchCommand::Claim(options) => ("claim", options, Vec::new()),
@@ -126,7 +125,7 @@ pub(crate) fn run(command: &BenchCommand, workspace: &Path) -> Result<()> {
     let Some((_, needed)) = STORES.iter().find(|(store, _)| *store == options.store) else {
         bail!("there is no store {}; see `cargo xtask bench {name} --help`", options.store);
     };
-    // Durable: a figure without the cost of safety is no figure.
+    // Durable: a figure without the cost of durability says little.
     servers::during(workspace, needed, true, |running| measure(name, options, &more, running, workspace))
 }
 

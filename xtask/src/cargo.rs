@@ -1,7 +1,7 @@
-//! Calls of cargo, all of them with the same features.
+//! Calls of cargo, all with the same features.
 //!
-//! Cargo compiles a dependency again for every other set of features, and then all that is built on it. So each call that
-//! builds names either every crate, or [`FEATURES`] beside the crate that it is about.
+//! Cargo recompiles a dependency for every other set of features, and then all that depends on it. So each call that
+//! builds names either every crate, or [`FEATURES`] beside the crate to build.
 
 use std::{
     io::{BufRead, BufReader},
@@ -12,17 +12,17 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// All crates. The command line has every driver: the stores are built anyway.
+/// All crates. The command line gets every driver: the stores are built anyway.
 pub(crate) const EVERYTHING: [&str; 3] =
     ["--workspace", "--features", "ratchet-cli/postgres,ratchet-cli/mongodb"];
 
-/// This crate, whose manifest asks for the features that the whole workspace has.
+/// The package `xtask`, whose manifest enables the features that the whole workspace has.
 pub(crate) const FEATURES: [&str; 2] = ["--package", "xtask"];
 
-/// The cargo that runs us.
+/// A command for the cargo that runs us, without the variables that cargo set for our own package.
 ///
-/// It has told us about our own package. To a build script that looks at these variables, as ring's does, a build from
-/// within would be another one than a build from a shell: the two would take turns in building ring and all drivers anew.
+/// To a build script that reads these variables, as ring's does, a build from here would differ from one from a shell:
+/// the two would take turns in rebuilding ring and all drivers.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os().filter(|(name, _)| is_about_a_package(&name.to_string_lossy())) {
@@ -35,8 +35,7 @@ fn is_about_a_package(variable: &str) -> bool {
     variable.starts_with("CARGO_PKG_") || variable.starts_with("CARGO_MANIFEST_")
 }
 
-/// Builds something with the output of `command` on screen; returns the program behind each of cargo's messages that
-/// tells of one.
+/// Builds with the output of `command` on screen; returns the programs that cargo's messages name.
 pub(crate) fn build(command: &mut Command) -> Result<Vec<Built>> {
     let mut child = command
         .arg("--message-format=json-render-diagnostics")
@@ -56,7 +55,7 @@ pub(crate) fn build(command: &mut Command) -> Result<Vec<Built>> {
     }
 }
 
-/// Builds the program that a crate is named after, and returns it as a command.
+/// Builds the program with the name of its crate, and returns it as a command.
 pub(crate) fn program(workspace: &Path, package: &str) -> Result<Command> {
     let mut command = cargo();
     command.args(["build", "--package", package, "--bin", package]).args(FEATURES).current_dir(workspace);
@@ -95,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_build_from_within_is_like_one_from_a_shell() {
-        // Cargo tells a test, too, about its package.
+        // Cargo sets these variables for tests, too.
         let kept = |name: &str| cargo().get_envs().all(|(removed, _)| removed != name);
         assert!(std::env::var_os("CARGO_PKG_NAME").is_some() && !kept("CARGO_PKG_NAME"));
         assert!(!kept("CARGO_MANIFEST_DIR"));

@@ -1,7 +1,7 @@
-//! Holds the store contract against the cases of the suite: `cargo xtask tck --contracts`.
+//! Compares the store contract with the cases of the suite: `cargo xtask tck --contracts`.
 //!
-//! The contract is prose in `ratchet-api/src/store/*.rs`, and in the plug points that have a suite: bullets below `# Contract`, each with an id. A
-//! promise that no case shows, and a case that shows no promise, are both mistakes.
+//! The contract is prose in `ratchet-api/src/store/*.rs`, and in the plug points that have a suite: bullets below
+//! `# Contract`, each with an id. A contract without a case, and a case without a contract, are both mistakes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,7 @@ pub(crate) struct Source {
     pub(crate) text: String,
 }
 
-/// What matters here about a case of the suite.
+/// The facts about a case of the suite that matter here.
 #[derive(Debug)]
 pub(crate) struct CaseFacts {
     id: String,
@@ -32,14 +32,14 @@ pub(crate) struct CaseFacts {
     shows: usize,
 }
 
-/// Where something stands.
+/// A position in the sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
+struct SourceLine {
     path: PathBuf,
     line: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.path.display(), self.line)
     }
@@ -48,26 +48,26 @@ impl fmt::Display for Place {
 /// One bullet below a `# Contract`.
 #[derive(Debug)]
 struct Bullet {
-    place: Place,
-    /// `None` for a bare bullet.
+    place: SourceLine,
+    /// `None` for a bullet without an id.
     id: Option<String>,
 }
 
 /// A trait method without a contract.
 #[derive(Debug)]
 struct Silent {
-    place: Place,
+    place: SourceLine,
     method: String,
 }
 
-/// What the sources say.
+/// The contracts found in the sources.
 #[derive(Debug, Default)]
 struct Contracts {
     bullets: Vec<Bullet>,
     silent: Vec<Silent>,
 }
 
-/// The verdict over contract and cases.
+/// The result of the comparison.
 #[derive(Debug)]
 pub(crate) struct Review {
     contracts: usize,
@@ -76,7 +76,7 @@ pub(crate) struct Review {
     problems: Vec<String>,
 }
 
-/// Checks the checkout; an error if anything is amiss.
+/// Checks the checkout; an error if there is any problem.
 pub(crate) fn run(workspace: &Path) -> Result<()> {
     let stores = ratchet_tck::cases::all().map(CaseFacts::of);
     let coordinators = ratchet_tck::coordinator::CASES.iter().map(CaseFacts::of);
@@ -129,7 +129,7 @@ pub(crate) fn review(sources: &[Source], cases: &[CaseFacts]) -> Review {
         read(source, &mut contracts);
     }
     let mut problems = Vec::new();
-    let mut known: BTreeMap<&str, &Place> = BTreeMap::new();
+    let mut known: BTreeMap<&str, &SourceLine> = BTreeMap::new();
     for bullet in &contracts.bullets {
         match &bullet.id {
             None => problems.push(format!("{}: a contract without an id", bullet.place)),
@@ -157,7 +157,7 @@ pub(crate) fn review(sources: &[Source], cases: &[CaseFacts]) -> Review {
     }
 }
 
-fn case_problems(case: &CaseFacts, known: &BTreeMap<&str, &Place>) -> Vec<String> {
+fn case_problems(case: &CaseFacts, known: &BTreeMap<&str, &SourceLine>) -> Vec<String> {
     let unknown = case.proves.iter().filter(|id| !known.contains_key(id.as_str()));
     let mut problems: Vec<String> =
         unknown.map(|id| format!("{}: proves `{id}`, which no contract says", case.id)).collect();
@@ -170,32 +170,32 @@ fn case_problems(case: &CaseFacts, known: &BTreeMap<&str, &Place>) -> Vec<String
     problems
 }
 
-/// Reads one file line by line; the code is formatted, so traits and methods stand where they must.
+/// Reads one file line by line. The code is formatted, so traits and methods stand at known indentations.
 fn read(source: &Source, contracts: &mut Contracts) {
     let mut reader = Reader::default();
     for (index, line) in source.text.lines().enumerate() {
-        let place = Place { path: source.path.clone(), line: index + 1 };
+        let place = SourceLine { path: source.path.clone(), line: index + 1 };
         reader.line(line, place, contracts);
     }
 }
 
 #[derive(Debug, Default)]
 struct Reader {
-    /// Inside a trait that stores implement.
+    /// Whether inside a trait that stores implement.
     in_trait: bool,
-    /// Inside a `# Contract` section.
+    /// Whether inside a `# Contract` section.
     in_contract: bool,
-    /// The item that is being documented has a bullet.
+    /// Whether the item being documented has a bullet.
     has_bullet: bool,
 }
 
 impl Reader {
-    fn line(&mut self, line: &str, place: Place, contracts: &mut Contracts) {
+    fn line(&mut self, line: &str, place: SourceLine, contracts: &mut Contracts) {
         let code = line.trim_start();
         if let Some(doc) = code.strip_prefix("///") {
             self.doc(doc, place, contracts);
         } else if let Some(name) = line.strip_prefix("pub trait ") {
-            // What is convenient is written over the contract; no store implements it.
+            // Extension traits are written over the contract; no store implements them.
             self.in_trait = !identifier(name).ends_with("Ext");
             self.item_ends();
         } else if line == "}" {
@@ -211,7 +211,7 @@ impl Reader {
         }
     }
 
-    fn doc(&mut self, doc: &str, place: Place, contracts: &mut Contracts) {
+    fn doc(&mut self, doc: &str, place: SourceLine, contracts: &mut Contracts) {
         if let Some(heading) = doc.strip_prefix(" # ") {
             self.in_contract = heading.trim() == "Contract";
         } else if self.in_contract && doc.starts_with(" - ") {

@@ -31,41 +31,41 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Real database servers for tests and benchmarks
+    /// Start and stop real database servers for tests and benchmarks
     #[command(subcommand)]
     Servers(servers::ServersCommand),
-    /// Run every test against real servers, which it starts and stops by itself
+    /// Run every test against real servers, which are started and stopped as needed
     ///
-    /// Servers that are up already are used and left up. The last line is the sum of all tests.
+    /// Servers that already run are used and left running. The last line is the sum of all tests.
     #[command(after_help = "Examples:\n  \
         cargo xtask test\n  \
         cargo xtask test --long     many more sequences of the life-cycle model, each time others\n  \
         RATCHET_TEST_POSTGRES_URL=postgres://me@db/test cargo xtask test     use your own server")]
     Test {
-        /// Run what is random for longer than a change should have to wait
+        /// Run randomized tests for longer than a change should have to wait
         #[arg(long)]
         long: bool,
     },
-    /// The conformance suite of stores: run it, list it, check it against the contract and with mutants
+    /// Run the conformance suite of stores, list it, or check it against the contract and with mutants
     Tck(tck::TckCommand),
-    /// Benchmarks of stores and of the engine on durable servers, which it starts and stops by itself
+    /// Run benchmarks of stores and engine on durable servers, which are started and stopped as needed
     ///
-    /// Builds for release, which takes a while the first time. Servers that are up but not durable are started anew.
+    /// Builds for release, which takes a while the first time. Running servers that are not durable are restarted.
     #[command(subcommand)]
     Bench(bench::BenchCommand),
-    /// Kills, freezes and cuts off real worker processes, and checks that nothing is lost
+    /// Kill, freeze and cut off real worker processes, and check that nothing is lost
     #[command(after_help = "Examples:\n  \
         cargo xtask torture --store sqlite\n  \
         cargo xtask torture --store postgres --scenario kill --faults 100 --seed 7\n  \
         cargo xtask torture --store mongodb --scenario failover --faults 15 --jobs 20000\n  \
         cargo xtask torture --store postgres --minutes 10")]
     Torture(torture::TortureCommand),
-    /// Which tests show which requirement
+    /// Show which tests prove which requirement
     Requirements(requirements::RequirementsCommand),
-    /// Check formatting, lints, documentation, dependencies and texts; changes nothing
+    /// Check formatting, lints, documentation, dependencies and texts; change nothing
     #[command(after_help = "Example:\n  cargo xtask verify")]
     Verify,
-    /// Format, let clippy mend what it can, and bring copies of texts up to date
+    /// Format, apply clippy's fixes, and update copies of texts
     #[command(after_help = "Example:\n  cargo xtask fix && cargo xtask verify")]
     Fix,
 }
@@ -91,8 +91,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The root of the checkout that the command was given in, not of the one that it was built in:
-/// checkouts may share a target folder.
+/// The root of the checkout in which the command was given, not of the one in which it was built: checkouts may share a
+/// target folder.
 fn workspace() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let package = package.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());

@@ -1,11 +1,11 @@
-//! Work that threads take from one place.
+//! A queue of work shared by threads.
 
 use std::{
     collections::VecDeque,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// What nobody has taken yet, in order.
+/// The items that are still waiting, in order.
 pub(crate) struct Queue<T>(Mutex<VecDeque<T>>);
 
 impl<T> Queue<T> {

@@ -13,10 +13,10 @@ pub(crate) use ratchet_servers::{
     start::{Origin, Running, during, faketime, live_servers},
 };
 
-/// `cargo xtask servers …`
+/// The subcommands of `cargo xtask servers`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServersCommand {
-    /// Start servers, fetching them first if need be, and wait until they answer
+    /// Start servers, downloading them if needed, and wait until they answer
     #[command(after_help = "Examples:\n  \
         cargo xtask servers up\n  \
         cargo xtask servers up postgres mongodb\n  \
@@ -26,11 +26,10 @@ pub(crate) enum ServersCommand {
     Up {
         #[command(flatten)]
         names: Names,
-        /// Keep the servers' durable defaults (for benchmarks); without it they run fast and lose
-        /// data when the machine fails
+        /// Keep the servers' durable defaults (for benchmarks); otherwise they are fast and lose data in a crash
         #[arg(long)]
         durable: bool,
-        /// How many members MongoDB's replica set has: one, unless a set of another size runs already
+        /// Number of members of MongoDB's replica set (default: that of the running set, or 1)
         #[arg(long, value_name = "MEMBERS", value_parser = clap::value_parser!(u8).range(1..=7))]
         replica_set: Option<u8>,
     },
@@ -59,7 +58,7 @@ pub(crate) enum ServersCommand {
 /// Names of servers on the command line.
 #[derive(Debug, Args)]
 pub(crate) struct Names {
-    /// Which servers; all five if none is named
+    /// The servers (default: all five)
     #[arg(value_parser = server_parser(), value_name = "NAME")]
     names: Vec<Server>,
 }
@@ -78,7 +77,7 @@ fn server_parser() -> impl TypedValueParser<Value = Server> {
     PossibleValuesParser::new(values).try_map(|name| name.parse())
 }
 
-/// Executes a `servers` command.
+/// Runs a `servers` command.
 pub(crate) fn run(command: &ServersCommand, workspace: &Path) -> Result<()> {
     match command {
         ServersCommand::Up { names, durable, replica_set } => {

@@ -1,4 +1,4 @@
-//! `cargo xtask torture …`: starts what a torture needs, then builds and runs `ratchet-torture`.
+//! `cargo xtask torture …`: starts the servers that a run needs, then builds and runs `ratchet-torture`.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::{
     test::STORES,
 };
 
-/// The file in which libfaketime finds what the clock shows.
+/// The variable with the name of the file from which libfaketime reads the clock.
 const CLOCK: &str = "FAKETIME_TIMESTAMP_FILE";
 
-/// The faults of one run if nothing else is said, and about how many fit into a minute.
+/// The default number of faults, and about how many fit into a minute.
 const FAULTS: usize = 10;
 const FAULTS_PER_MINUTE: usize = 25;
 
@@ -24,28 +24,28 @@ pub(crate) struct TortureCommand {
     /// The store: postgres, mongodb or sqlite
     #[arg(long)]
     store: String,
-    /// What goes wrong: kill, freeze, term, restart, outage, disk-full, failover, spin, clocks, steps, crashloop,
+    /// The faults: kill, freeze, term, restart, outage, disk-full, failover, spin, clocks, steps, crashloop,
     /// poison-process or chaos
     #[arg(long, default_value = "chaos")]
     scenario: String,
-    /// The same seed gives the same faults and jobs
+    /// The seed of faults and jobs
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many faults; with poison-process, how many guilty jobs
+    /// The number of faults; with poison-process, of guilty jobs
     #[arg(long, conflicts_with = "minutes")]
     faults: Option<usize>,
-    /// About how long
+    /// The approximate duration
     #[arg(long)]
     minutes: Option<usize>,
-    /// How many jobs; 50 for each fault if nothing is said, 1,000 with poison-process
+    /// The number of jobs (default: 50 per fault, 1,000 with poison-process)
     #[arg(long)]
     jobs: Option<usize>,
-    /// How long a node counts as alive, in milliseconds; several, with commas, are those of the workers in turn
+    /// The lease in milliseconds; several, separated by commas, are assigned to the workers in turn
     #[arg(long, default_value = "2000")]
     lease_ms: String,
 }
 
-/// Carries a `torture` command out.
+/// Runs a `torture` command.
 pub(crate) fn run(command: &TortureCommand, workspace: &Path) -> Result<()> {
     if command.store == "mongodb" && ["disk-full", "steps"].contains(&command.scenario.as_str()) {
         bail!("{} is not for mongodb", command.scenario);
@@ -60,7 +60,7 @@ pub(crate) fn run(command: &TortureCommand, workspace: &Path) -> Result<()> {
         }
         _ => bail!("store {} cannot be tortured yet; postgres, mongodb and sqlite can", command.store),
     };
-    // Durable: a restart must not lose what was promised.
+    // Durable: a restart must not lose accepted jobs.
     servers::during(workspace, needed, true, |running| torture(command, running, workspace))
 }
 
@@ -69,17 +69,17 @@ fn under_faketime(command: &TortureCommand, workspace: &Path) -> Result<()> {
     if command.store == "postgres" && servers::live_servers(workspace)?.contains(&servers::Server::Postgres) {
         bail!("the server runs by another clock already; stop it with `cargo xtask servers down postgres`");
     }
-    // Built before: a compiler need not bear another clock.
+    // Built before, so that the compiler runs with the real clock.
     cargo::program(workspace, "ratchet-torture")?;
     let folder = tempfile::tempdir()?;
-    // A server may run as somebody else, who cannot look into the cache.
+    // A server may run as another user, who cannot read the cache.
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))?;
     let (clock, library) = (folder.path().join("clock"), folder.path().join("libfaketime.so.1"));
     std::fs::write(&clock, "+0\n")?;
     std::fs::copy(servers::faketime(workspace)?, &library)?;
     let status = std::process::Command::new(std::env::current_exe()?)
         .args(std::env::args_os().skip(1))
-        // A server that somebody else started runs by another clock.
+        // A server that was started otherwise has another clock.
         .env_remove(servers::Server::Postgres.variable())
         .env("LD_PRELOAD", &library)
         .env(CLOCK, &clock)

@@ -1,7 +1,7 @@
-//! Wakeups over a message broker that the team runs anyway: Redis, NATS, Kafka, a bus of the company.
+//! Wakeups over a message broker that the team already runs: Redis, NATS, Kafka or an in-house bus.
 //!
-//! A coordinator needs very little of it: to publish a word that says what it is about and no more, and to be told when words may have been
-//! lost. What it owes is written at [`ClusterCoordinator`]; the proof is `tests/tck.rs`; `docs/wakeups.md` explains the rest.
+//! A coordinator needs little: to publish a message that says which kind of news there is, and to be told when messages
+//! may have been lost. Its contract is at [`ClusterCoordinator`]; the proof is `tests/tck.rs`; see `docs/wakeups.md`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,13 +12,13 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 
-/// Stands for the broker. Clones talk to the same one.
+/// A stand-in for the broker. Clones talk to the same one.
 #[derive(Clone)]
 pub struct Broker {
     topic: Arc<Mutex<Sender<Word>>>,
 }
 
-/// Who tells, and what it is about. There is nothing else to say.
+/// A message: its sender, and the kind of news. It carries nothing else.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Word {
     from: usize,
@@ -26,12 +26,12 @@ struct Word {
 }
 
 impl Broker {
-    /// A broker that keeps a few words for those who are slow.
+    /// Creates a broker that keeps a few messages for slow subscribers.
     pub fn new() -> Self {
         Self { topic: Arc::new(Mutex::new(channel(16).0)) }
     }
 
-    /// Every subscriber loses its connection.
+    /// Cuts the connection of every subscriber.
     pub fn restart(&self) {
         *self.topic() = channel(16).0;
     }
@@ -45,7 +45,7 @@ impl Broker {
     }
 
     fn publish(&self, word: Word) {
-        // Nobody may listen: that is no error.
+        // No subscriber is no error.
         let _ = self.topic().send(word);
     }
 }
@@ -56,7 +56,7 @@ impl Default for Broker {
     }
 }
 
-/// One node's way to the others.
+/// A coordinator: one node's connection to the others.
 pub struct BrokerCoordinator {
     broker: Broker,
     listeners: Arc<WakeupListeners>,
@@ -64,12 +64,12 @@ pub struct BrokerCoordinator {
 }
 
 impl BrokerCoordinator {
-    /// For a node whose broker this is.
+    /// Creates the coordinator of a node on this broker.
     pub fn new(broker: Broker) -> Self {
         Self { broker, listeners: Arc::default(), task: Mutex::default() }
     }
 
-    /// Tells this node apart from all others.
+    /// Returns an id that no other coordinator in the process has.
     fn id(&self) -> usize {
         Arc::as_ptr(&self.listeners).addr()
     }
@@ -107,7 +107,7 @@ impl ClusterCoordinator for BrokerCoordinator {
     async fn register_wakeup_listener(&self, listener: WakeupListener) -> StoreResult<()> {
         let mut task = self.task();
         if self.listeners.add(listener) && task.is_none() {
-            // Subscribed before this returns: nothing that is told from now on is missed.
+            // Subscribed before this returns: every later message is received.
             let words = self.broker.subscribe();
             let listen = listen(self.broker.clone(), words, self.id(), Arc::clone(&self.listeners));
             *task = Some(tokio::spawn(listen));
@@ -129,10 +129,10 @@ impl Drop for BrokerCoordinator {
 async fn listen(broker: Broker, mut words: Receiver<Word>, me: usize, listeners: Arc<WakeupListeners>) {
     loop {
         match words.recv().await {
-            // The engine wakes its own node itself.
+            // The engine wakes its own node by itself.
             Ok(word) if word.from == me => {}
             Ok(word) => listeners.call([word.kind]),
-            // Some were lost, and may have been of any kind.
+            // Some messages were lost, and may have been of any kind.
             Err(RecvError::Lagged(_)) => listeners.call(WakeupKind::ALL),
             Err(RecvError::Closed) => {
                 words = broker.subscribe();

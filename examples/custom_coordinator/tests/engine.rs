@@ -14,7 +14,7 @@ impl Mailer {
     async fn send(&self) {}
 }
 
-/// A node that would find nothing by itself within the hour.
+/// Starts a node that finds nothing within the hour without a wakeup.
 async fn node(store: &MemoryStore, broker: &Broker, queue: &'static str) -> Scheduler {
     let hour = Duration::from_secs(3_600);
     Ratchet::builder(store.clone())

@@ -9,7 +9,7 @@ use custom_coordinator::{Broker, BrokerCoordinator};
 use ratchet_core::StoreResult;
 use ratchet_core::spi::ClusterCoordinator;
 use ratchet_tck::Namespace;
-use ratchet_tck::coordinator::{CoordinatorHarness, Suite};
+use ratchet_tck::coordinator::{CoordinatorHarness, CoordinatorSuite};
 
 #[derive(Default)]
 struct BrokerHarness {
@@ -35,5 +35,5 @@ impl CoordinatorHarness for BrokerHarness {
 }
 
 fn main() -> ExitCode {
-    Suite::new(BrokerHarness::default()).main()
+    CoordinatorSuite::new(BrokerHarness::default()).main()
 }

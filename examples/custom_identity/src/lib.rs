@@ -1,8 +1,8 @@
-//! Names that tell people where a node runs: region, deployment and the ordinal of its pod, as a Kubernetes `StatefulSet`
-//! gives them out.
+//! Node names that show people where a node runs: region, deployment and the ordinal of its pod, as a Kubernetes
+//! `StatefulSet` assigns them.
 //!
-//! A name is for people. Who owns a job rests on a random incarnation that the engine adds at each start, so a pod that
-//! comes back under its old name is never taken for the one that died. What a provider owes is written at
+//! A name is for people. Ownership of a job rests on a random incarnation that the engine adds at each start, so a pod
+//! that comes back under its old name is never taken for the one that died. The contract of a provider is at
 //! [`NodeIdentityProvider`]; the proof is `tests/tck.rs`.
 
 use std::env;
@@ -16,14 +16,14 @@ pub struct PodIdentity {
 }
 
 impl PodIdentity {
-    /// From `REGION` and `POD_NAME`, as the deployment sets them; `None` where they are missing.
+    /// Reads `REGION` and `POD_NAME`, as the deployment sets them; `None` where they are missing.
     ///
     /// They are read once: a name must stay the same for the life of the process.
     pub fn from_env() -> Option<Self> {
         Self::named(&env::var("REGION").ok()?, &env::var("POD_NAME").ok()?)
     }
 
-    /// From these two.
+    /// Creates the identity from a region and a pod name.
     pub fn named(region: &str, pod: &str) -> Option<Self> {
         let is_given = !region.trim().is_empty() && !pod.trim().is_empty();
         is_given.then(|| Self { name: format!("{}/{}", region.trim(), pod.trim()) })

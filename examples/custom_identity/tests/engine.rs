@@ -1,4 +1,4 @@
-//! The engine with this identity: people see the name, and owners stay different.
+//! The engine with this identity: people see the name, and owners differ.
 
 use custom_identity::PodIdentity;
 use ratchet_core::store::NodeStore as _;

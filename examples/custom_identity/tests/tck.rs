@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use custom_identity::PodIdentity;
 use ratchet_core::spi::NodeIdentityProvider;
-use ratchet_tck::identity::{IdentityHarness, Suite};
+use ratchet_tck::identity::{IdentityHarness, IdentitySuite};
 
 struct Pods;
 
@@ -16,5 +16,5 @@ impl IdentityHarness for Pods {
 }
 
 fn main() -> ExitCode {
-    Suite::new(Pods).main()
+    IdentitySuite::new(Pods).main()
 }

@@ -1,7 +1,7 @@
-//! A store made of parts: locks of one's own, everything else from another store.
+//! A store composed of parts: locks of its own, everything else from another store.
 //!
-//! A team that already runs a lock service would put it here. The guide is `docs/writing-a-store.md`; the proof that
-//! the result is a store is `tests/tck.rs`.
+//! A team that already runs a lock service can plug it in like this. The guide is `docs/writing-a-store.md`; the proof
+//! that the result is a store is `tests/tck.rs`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use ratchet_api::store::{JobStore, LockStore};
 use ratchet_api::{LockLease, LockName, Owner, StoreError, StoreResult, Timestamp};
 
-/// Stands for a lock service that the team runs anyway. Clones talk to the same service.
+/// A stand-in for a lock service that the team already runs. Clones talk to the same service.
 #[derive(Clone, Default)]
 pub struct LockService {
     locks: Arc<Mutex<HashMap<LockName, Held>>>,
@@ -20,24 +20,24 @@ pub struct LockService {
 struct Held {
     owner: Owner,
     term: i64,
-    /// When it was taken or renewed last.
+    /// The time of the last acquisition or renewal.
     since: Timestamp,
     until: Timestamp,
 }
 
-/// Jobs in one place, locks in another.
+/// A store with jobs in one place and locks in another.
 pub struct CustomStore {
     jobs: Arc<dyn JobStore>,
     locks: LockService,
 }
 
 impl CustomStore {
-    /// A store that keeps its jobs in `jobs` and its locks in `locks`.
+    /// Creates a store that keeps its jobs in `jobs` and its locks in `locks`.
     pub fn new(jobs: Arc<dyn JobStore>, locks: LockService) -> Self {
         Self { jobs, locks }
     }
 
-    /// Looks at one lock at one instant: the store's, because the contract says that the store's clock decides.
+    /// Examines one lock at one instant: the store's, because the contract says that the store's clock decides.
     async fn at_lock<T>(
         &self,
         name: &LockName,
@@ -55,7 +55,7 @@ impl CustomStore {
 }
 
 impl Held {
-    /// Whether its time has not run out. It has if it was taken further ahead than it was to last: the clock went back.
+    /// Whether the lock has not run out. A lock taken further ahead than its length has: the clock went back.
     fn runs(&self, now: Timestamp) -> bool {
         self.until > now && self.since.since(now) <= self.until.since(self.since)
     }

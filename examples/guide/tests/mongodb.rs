@@ -1,4 +1,4 @@
-//! Runs the programs of the guide that need MongoDB.
+//! Tests of the guide's programs that need MongoDB.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test")]
 

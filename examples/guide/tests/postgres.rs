@@ -1,4 +1,4 @@
-//! Runs the programs of the guide that need PostgreSQL, on a database of their own.
+//! Tests of the guide's programs that need PostgreSQL, on a database of their own.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -15,7 +15,7 @@ use ratchet_store_postgres::sqlx::{self, Connection as _, PgConnection};
 use ratchet_store_postgres::{PostgresOptions, PostgresStore};
 use service::Service;
 
-/// An empty database, which one test run at a time has.
+/// An empty database, which only one test run at a time uses.
 struct Database {
     admin: PgConnection,
     url: String,
@@ -25,7 +25,7 @@ impl Database {
     async fn new() -> Self {
         let url = ratchet_servers::url(Server::Postgres).unwrap_or_else(|error| panic!("{error}"));
         let mut admin = PgConnection::connect(&url).await.unwrap();
-        // Until this connection ends.
+        // Held until this connection ends.
         sqlx::query("SELECT pg_advisory_lock(hashtext('ratchet guide'))").execute(&mut admin).await.unwrap();
         let mut database = Self { admin, url };
         database.run("DROP DATABASE IF EXISTS ratchet_guide WITH (FORCE)").await;
@@ -41,7 +41,7 @@ impl Database {
         sqlx::raw_sql(statement).execute(&mut self.admin).await.unwrap();
     }
 
-    /// What its programs are told.
+    /// Returns the environment variable that its programs read.
     fn variable(&self) -> (&'static str, &str) {
         ("DATABASE_URL", &self.url)
     }
@@ -75,7 +75,7 @@ fn a_web_service_submits_and_runs_jobs(database: &Database) {
     service.stop();
 }
 
-/// The first signal waits for the request, the second one does not.
+/// Checks that the first signal waits for the request and the second one does not.
 fn a_request_that_hangs_does_not_keep_it_from_ending(database: &Database) {
     let mut service = Service::start(env!("CARGO_BIN_EXE_postgres"), database.variable());
     let mut hanging = TcpStream::connect(&service.address).unwrap();

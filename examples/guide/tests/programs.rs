@@ -1,4 +1,4 @@
-//! Runs every program of the guide and compares what it prints with the file that its page quotes.
+//! Runs every program of the guide and compares its output with the file that its page quotes.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-/// Runs a program to its end in an empty folder, and compares.
+/// Runs a program to its end in an empty folder, and compares its output.
 fn prints_what_its_page_says(name: &str, program: &str) {
     let folder = TempDir::new().unwrap();
     for run in ["first", "second"] {
@@ -21,10 +21,10 @@ fn prints_what_its_page_says(name: &str, program: &str) {
     }
 }
 
-/// A test for each program that needs nothing.
+/// Defines a test for each program that needs no server.
 macro_rules! programs {
     ($($name:ident),* $(,)?) => {
-        /// Those that need nothing.
+        /// The programs that need no server.
         const HERE: &[&str] = &[$(stringify!($name)),*];
 
         $(#[test]
@@ -38,9 +38,9 @@ programs! {
     first_job, retries, queues, keys, resources, breakers, callbacks, cancel, logs_and_traces, coming_from,
 }
 
-/// Those that `postgres.rs` runs.
+/// The programs that `postgres.rs` runs.
 const ON_POSTGRES: &[&str] = &["postgres", "submit_in", "worker_pod"];
-/// Those that `mongodb.rs` runs.
+/// The programs that `mongodb.rs` runs.
 const ON_MONGODB: &[&str] = &["mongodb", "submit_in_mongodb"];
 
 #[test]

@@ -33,7 +33,7 @@ impl Mailer {
     }
 }
 
-/// Code that submits takes a `Client`. A `Scheduler` is one, and so is the kit.
+/// Submits a welcome mail. Such code takes a `&Client`; `&Scheduler` and `&TestKit` dereference to one.
 async fn sign_up(jobs: &Client, user: &str) -> Result<JobHandle<()>, SubmitError> {
     jobs.enqueue(Mailer::job().welcome(user.to_owned()))
         .idempotency_key(format!("welcome {user}"))
@@ -48,7 +48,7 @@ async fn a_new_user_gets_a_welcome_and_a_reminder_after_a_week() {
     let mailer = Arc::new(Mailer::default());
     let kit = TestKit::start(|node| node.register(Arc::clone(&mailer))).await.expect("the kit starts");
 
-    sign_up(&kit, "ada").await.expect("stored");
+    sign_up(kit.client(), "ada").await.expect("stored");
     kit.assert_enqueued(&Mailer::job().welcome("ada".to_owned())).await;
     assert_eq!(kit.run_due().await.expect("it runs"), 1); // runs what is due, and nothing else
 
@@ -63,7 +63,7 @@ async fn a_new_user_gets_a_welcome_and_a_reminder_after_a_week() {
 #[tokio::test]
 async fn a_user_without_an_address_is_a_dead_letter_after_four_attempts() {
     let kit = TestKit::start(|node| node.register(Mailer::default())).await.expect("the kit starts");
-    let job = sign_up(&kit, "").await.expect("stored");
+    let job = sign_up(kit.client(), "").await.expect("stored");
     let begun = kit.now();
     assert_eq!(kit.run_all().await.expect("it runs"), 4); // travels from due time to due time
     assert_eq!(job.ended().await.expect("it ended").status, JobStatus::Failed);

@@ -1,5 +1,5 @@
-//! A process that runs jobs until it is asked to end, as under systemd or Kubernetes, and answers a readiness probe meanwhile.
-//! SIGTERM lets what runs end; a second one does not.
+//! A process that runs jobs until it is told to stop, as under systemd or Kubernetes, and answers readiness probes.
+//! SIGTERM lets running jobs end; a second one does not.
 //!
 //! `cargo run -p worker -- jobs.db`
 
@@ -16,7 +16,7 @@ struct Reports;
 
 #[jobs(target = "shop.Reports")]
 impl Reports {
-    /// Takes as many steps as it is told to, and lets go between two of them when its node will not wait any longer.
+    /// Takes the given number of steps, and gives up between two of them when its node will not wait any longer.
     #[job]
     async fn write(&self, ctx: &JobContext, steps: u64) -> Result<(), JobFailure> {
         println!("writing");
@@ -32,7 +32,7 @@ impl Reports {
         Ok(())
     }
 
-    /// Has no end, and leaves the rest to another node as soon as its own is about to stop.
+    /// Runs without an end, and leaves the rest to another node as soon as its own starts to stop.
     #[job]
     async fn watch(&self, ctx: &JobContext) -> Result<(), JobFailure> {
         println!("watching");
@@ -42,7 +42,7 @@ impl Reports {
     }
 }
 
-/// A server like any other: it stops when it is told to, and lets those go first who are connected.
+/// Serves probes like any other server: when it is told to stop, it first answers the connected clients.
 async fn answer_probes(probes: TcpListener, scheduler: &Scheduler) -> io::Result<()> {
     loop {
         tokio::select! {

@@ -1,4 +1,4 @@
-//! A real process, and real signals.
+//! Tests of a real process with real signals.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -18,7 +18,7 @@ struct Worker {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
     client: Client,
-    /// Where it answers probes.
+    /// The address where it answers probes.
     probes: String,
     _folder: TempDir,
 }
@@ -41,7 +41,7 @@ impl Worker {
         worker
     }
 
-    /// Asks whether it is ready.
+    /// Returns the response to a readiness probe.
     async fn probe(&self) -> String {
         let mut probe = TcpStream::connect(&self.probes).await.unwrap();
         probe.write_all(b"GET /ready HTTP/1.1\r\n\r\n").await.unwrap();
@@ -55,7 +55,7 @@ impl Worker {
         assert_eq!(line.as_deref(), Some(expected));
     }
 
-    /// A report of so many steps.
+    /// Submits a report of `steps` steps.
     async fn submit(&self, steps: u64) -> JobHandle<()> {
         self.client.enqueue(Call::new("shop.Reports", "write").arg(&steps)).submit().await.unwrap()
     }
@@ -73,7 +73,7 @@ impl Worker {
         self.client.store().nodes().await.unwrap().len()
     }
 
-    /// Waits until its node says that it drains.
+    /// Waits until its node row says that it drains.
     async fn until_draining(&self) {
         while !self.client.store().nodes().await.unwrap()[0].draining {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -111,7 +111,7 @@ async fn a_second_signal_ends_it_at_once_and_its_job_goes_back() {
     let mut worker = Worker::start().await;
     let running = worker.submit(1_000_000).await;
     worker.says("writing").await;
-    // One of each kind: the system keeps no count of a signal that waits.
+    // One signal of each kind, since the system does not count pending signals.
     worker.signal("TERM").await;
     worker.signal("INT").await;
     while worker.lines.next_line().await.unwrap().is_some_and(|line| line != "stopped") {}
@@ -141,7 +141,7 @@ async fn a_body_that_can_be_interrupted_is_told_at_once() {
 #[tokio::test]
 async fn a_second_signal_does_not_wait_for_clients_of_the_server() {
     let mut worker = Worker::start().await;
-    // It is served, and asks for nothing.
+    // A connected client that sends no request.
     let client = TcpStream::connect(&worker.probes).await.unwrap();
     let running = worker.submit(20).await;
     worker.says("writing").await;

@@ -8,7 +8,8 @@ use super::rules::{Rules, days, millis, secs};
 pub struct BreakerOptions {
     /// Whether breakers are consulted. Default true.
     pub enabled: bool,
-    /// Whether a failure that says not to try again counts as one of the service. Default false: a declined card is an answer.
+    /// Whether a failure with the advice not to retry counts against the service. Default false: a declined card is a
+    /// valid answer of the service.
     pub count_do_not_retry: bool,
     /// For services without a profile. Default 50 % of the last 100 calls, open for 30 s.
     pub standard: BreakerSettings,
@@ -16,12 +17,13 @@ pub struct BreakerOptions {
     pub fast: BreakerSettings,
     /// Slow to trip, for services that must be tried. Default 75 % of the last 200 calls, open for 60 s.
     pub critical: BreakerSettings,
-    /// For services of others. Default 60 % of the last 50 calls, open for 60 s.
+    /// For third-party services. Default 60 % of the last 50 calls, open for 60 s.
     pub external_api: BreakerSettings,
 }
 
-/// The name under which a target asks for its settings.
+/// The name of the settings that a service's breaker uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum BreakerProfile {
     /// [`BreakerOptions::standard`].
     #[default]
@@ -39,14 +41,14 @@ pub enum BreakerProfile {
 pub struct BreakerSettings {
     /// Share of failed calls, in percent, from which on it opens.
     pub failure_rate: u8,
-    /// Newest calls that count.
+    /// The number of latest calls that count.
     pub window: u32,
-    /// How long it stays open before it lets trial calls through. Jobs that meet it open wait that long,
-    /// without losing an attempt.
+    /// How long it stays open before it lets trial calls through. Jobs that find it open wait that long; no attempt is
+    /// consumed.
     pub open_for: Duration,
-    /// Trial calls. If all succeed it closes, if one fails it opens again.
+    /// The number of trial calls. If all succeed, the breaker closes; if one fails, it opens again.
     pub half_open_calls: u32,
-    /// Calls without which the failure rate says nothing.
+    /// The minimum number of calls before the failure rate is evaluated.
     pub min_calls: u32,
 }
 

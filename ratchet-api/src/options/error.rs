@@ -14,7 +14,7 @@ pub enum OptionsError {
         /// The values it may have.
         allowed: String,
     },
-    /// Several problems, none of them again of this kind.
+    /// Several problems, none of which is itself `Several`.
     #[error("{}", join(.0))]
     Several(Vec<OptionsError>),
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use super::OptionsError;
 use super::rules::{Rules, days, millis, secs};
 
-/// Which queues this node serves, and what happens to work that cannot run here now.
+/// The queues that this node serves, and the treatment of jobs that cannot run here now.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExecutionOptions {
     /// The queues this node serves, by name. Default: only `default`. A node that does not name a queue never
@@ -13,12 +13,13 @@ pub struct ExecutionOptions {
     /// How long running jobs may go on after shutdown was asked for. Default 30 s, the usual time between
     /// SIGTERM and SIGKILL.
     pub drain_timeout: Duration,
-    /// Delay of the first hand-back of a job whose method this node lists while its bean is not to be had. Default 1 s.
+    /// Delay of the first hand-back of a job whose method this node lists while it cannot resolve its bean.
+    /// Default 1 s.
     pub unknown_target_min_delay: Duration,
-    /// The delay grows per node and target up to this. Default 60 s.
+    /// Maximum of that delay, which grows per node and target. Default 60 s.
     pub unknown_target_max_delay: Duration,
-    /// How long no live node may know the method of a waiting job before the job is dead-lettered. Default none: it
-    /// waits until some node knows the method.
+    /// How long the method of a waiting job may be unknown to every live node before the job is dead-lettered. Default
+    /// none: it waits until some node knows the method.
     pub unknown_target_limit: Option<Duration>,
 }
 

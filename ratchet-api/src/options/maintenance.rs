@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::OptionsError;
 use super::rules::{Rules, days, mins, secs};
 
-/// The cleaning that one node at a time does for all, each kind under its own lock.
+/// Maintenance tasks, each of which one node at a time does for all, under a lock of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MaintenanceOptions {
     /// Deletes dead letters. Default daily at 02:00 UTC, after 90 days.
@@ -12,8 +12,8 @@ pub struct MaintenanceOptions {
     pub archive: ArchiveOptions,
     /// Deletes job log lines. Default daily at 02:30 UTC, after 30 days.
     pub log_purge: PurgeOptions,
-    /// Deletes archived jobs. Off by default: then the archive keeps them for ever. Otherwise daily at 01:30 UTC, after a
-    /// year, unless set.
+    /// Deletes archived jobs. Off by default: then the archive keeps them for ever. Otherwise daily at 01:30 UTC, after
+    /// a year, unless set.
     pub archive_purge: PurgeOptions,
     /// Deletes the rows of nodes that died and hold no job. Default hourly, after a day.
     pub node_purge: PurgeOptions,
@@ -21,25 +21,25 @@ pub struct MaintenanceOptions {
     pub lock_ttl: Duration,
 }
 
-/// When something old is deleted.
+/// The schedule and the retention of a purge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PurgeOptions {
-    /// Whether it happens at all.
+    /// Whether the purge runs at all.
     pub enabled: bool,
-    /// When it happens, as a cron expression in UTC.
+    /// When it runs, as a cron expression in UTC.
     pub cron: String,
-    /// Age from which on it is deleted.
+    /// Age from which on records are deleted.
     pub retention: Duration,
 }
 
-/// When finished jobs are archived.
+/// The schedule and the retention of archiving.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArchiveOptions {
-    /// Whether it happens at all. Default true.
+    /// Whether archiving runs at all. Default true.
     pub enabled: bool,
-    /// When it happens, as a cron expression in UTC.
+    /// When it runs, as a cron expression in UTC.
     pub cron: String,
-    /// Age, counted from the end of the job, from which on it is archived. Not less than the retention of dead
+    /// Age, counted from the end of the job, from which on jobs are archived. Not less than the retention of dead
     /// letters: a failed job must stay open for a manual retry that long.
     pub retention: Duration,
     /// Jobs per transaction. Default 1 000.

@@ -3,11 +3,11 @@ use std::time::Duration;
 use super::OptionsError;
 use super::rules::{Rules, millis, mins, secs};
 
-/// Who this node is, and how its death is noticed.
+/// Identity, heartbeat and crash recovery of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeOptions {
-    /// The name shown for this node, such as a pod name. Default none: host name and process id. It need not be
-    /// unique, since ownership hangs on a random incarnation that is made at every start.
+    /// The name shown for this node, such as a pod name. Default none: host name and process id. It need not be unique,
+    /// since ownership rests on a random incarnation that is made at every start.
     pub label: Option<String>,
     /// How long a node counts as alive after a beat. Default 30 s. Its jobs are taken over after that, so
     /// a crash delays them by about this; a shorter lease is less patient with a slow database.
@@ -17,13 +17,13 @@ pub struct NodeOptions {
     pub beat: Duration,
     /// Whether load may shorten the time between beats, down to 1 s. Default true. Nothing lengthens it.
     pub dynamic_beat: bool,
-    /// Time between two looks for jobs of dead nodes. Default 6 s: the look rides on every beat.
+    /// Time between two recovery sweeps for jobs of dead nodes. Default 6 s: one with every beat.
     pub recovery_interval: Duration,
-    /// Jobs that are taken over in one go. Default 100.
+    /// Maximum number of jobs that are taken over in one go. Default 100.
     pub recovery_limit: u32,
-    /// Crashes of a node while it held a job, above which the job is dead-lettered. Default 3: a job that kills its process
-    /// must not go through the whole cluster. A job that has crashed so often runs with no other job beside it, and only the
-    /// crash of a node that held nothing else ends it.
+    /// Crashes of a node while it held a job, above which the job is dead-lettered. Default 3: a job that kills its
+    /// process must not go through the whole cluster. A job that has crashed so often runs with no other job beside it,
+    /// and only the crash of a node that held nothing else ends it.
     pub crash_limit: u32,
     /// Difference between this node's clock and the database's above which a warning is logged. Default
     /// 5 s. Only the database's clock decides anything.
@@ -31,7 +31,7 @@ pub struct NodeOptions {
 }
 
 impl NodeOptions {
-    /// Load never shortens the time between beats below this.
+    /// The shortest time between beats that load leads to.
     pub const MIN_DYNAMIC_BEAT: Duration = secs(1);
 
     /// Checks ranges, and that a lease spans at least five beats.

@@ -3,15 +3,15 @@ use std::time::Duration;
 use super::OptionsError;
 use super::rules::{Rules, millis, mins, secs};
 
-/// How often the poller looks and how much it takes.
+/// How often the poller claims, and how many jobs.
 ///
 /// The delays are those of an adaptive strategy: short after a wakeup, longer while there is little to do. They
 /// matter only when the last claim was not full; after a full one the poller claims again at once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PollingOptions {
-    /// Most jobs per claim. Default 50: enough to share a round trip, few enough that one node does not
-    /// take what others could start sooner. A node whose jobs go fast takes more, also beyond its slots: as many
-    /// as it gets done in a tenth of a second.
+    /// Maximum number of jobs per claim. Default 50: enough to share a round trip, few enough that one node does not
+    /// take jobs that others could start sooner. A node whose jobs are fast claims more, also beyond its slots
+    /// (prefetch): as many as it runs in a tenth of a second.
     pub batch_size: u32,
     /// Shortest delay in normal mode. Default 2 s.
     pub min_delay: Duration,
@@ -25,9 +25,9 @@ pub struct PollingOptions {
     pub deep_idle_delay: Duration,
     /// Time without any job after which deep idle begins. Default 5 min.
     pub deep_idle_after: Duration,
-    /// Jobs that may be claimed beyond the slots of their queue, as a share of these, rounded up: they wait here, so
-    /// that a slot finds its next job at once. Default 0.0: a job that waits on this node cannot start on another.
-    /// A queue with a rate limit has none.
+    /// Jobs that may be claimed beyond the slots of their queue, as a share of these, rounded up: they wait on this
+    /// node, so that a slot finds its next job at once. Default 0.0: a job that waits on this node cannot start on
+    /// another. A queue with a rate limit has no headroom.
     pub claim_headroom_factor: f64,
     /// Pause after a poll that failed. Default 5 s.
     pub error_delay: Duration,

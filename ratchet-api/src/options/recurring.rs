@@ -6,18 +6,18 @@ use super::rules::{Rules, days, millis, mins, secs};
 /// How recurring schedules are fired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecurringOptions {
-    /// Schedules that are fired in one go. Default 20.
+    /// Maximum number of schedules that are fired in one go. Default 20.
     pub batch_limit: u32,
-    /// Shortest time between two looks at the schedules. Default 1 s.
+    /// Shortest time between two polls for due schedules. Default 1 s.
     pub min_poll: Duration,
-    /// Longest time between two looks; in between, the earliest next fire decides. Default 60 s.
+    /// Longest time between two polls; in between, the earliest next fire decides. Default 60 s.
     pub max_poll: Duration,
-    /// How long after its start a node leaves alone the schedules it does not know. Default 60 s: in
-    /// a rolling deployment their declaration may just have been removed, or not have arrived here yet.
+    /// How long after its start a node cancels no schedule that it does not know. Default 60 s: in a rolling deployment
+    /// their declaration may just have been removed, or not have arrived here yet.
     pub startup_grace: Duration,
     /// How long a declaration must have been gone before its schedule is canceled. Default zero.
     pub convergence_window: Duration,
-    /// Most missed occurrences that the catch-up policy makes good, the first included. Default 11.
+    /// Maximum number of missed occurrences that the catch-up policy fires, the first included. Default 11.
     pub max_catch_up: u32,
     /// How long the lock of the firing node outlives a crash. Default 5 min. The lock only saves work: what
     /// prevents a second fire is a unique row per schedule and instant.

@@ -4,7 +4,7 @@ use super::OptionsError;
 use super::rules::{Rules, days, millis, mins, secs};
 use crate::backoff::Backoff;
 
-/// What holds for jobs that say nothing about retries, and the delays that cost no attempt.
+/// Retry defaults for jobs without retry options, and the delays that consume no attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryOptions {
     /// Retries after the first attempt. Default 0: repeating a body is safe only if its author says so.

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::OptionsError;
 
-/// Collects what is wrong with one section.
+/// Collects the problems of one section.
 pub(crate) struct Rules {
     section: &'static str,
     problems: Vec<OptionsError>,
@@ -32,7 +32,8 @@ impl Rules {
         }
     }
 
-    /// `min <= value <= max`. A `max` below `min` is another option that is out of range, and reported as such.
+    /// Requires `min <= value <= max`. If `max` is below `min`, the option that `max` comes from is out of range and
+    /// reported as such, so only `min` is checked here.
     pub(crate) fn within<T: PartialOrd + Debug + Copy>(
         &mut self,
         field: impl Display,
@@ -47,7 +48,7 @@ impl Rules {
         self.ensure(holds, field, value, allowed);
     }
 
-    /// Five to seven fields. What they mean is checked by the engine, which owns the parser.
+    /// Requires five to seven fields. Their meaning is checked by the engine, which owns the parser.
     pub(crate) fn cron(&mut self, field: impl Display, expression: &str) {
         let fields = expression.split_ascii_whitespace().count();
         self.ensure((5..=7).contains(&fields), field, expression, "a cron expression of 5 to 7 fields");

@@ -1,10 +1,10 @@
 use super::OptionsError;
 
-/// What is refused and redacted.
+/// Safety checks at start, and redaction of error texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecurityOptions {
-    /// Whether a scheduler may start with a policy that allows nothing. Default false: nothing could run, which
-    /// is a mistake more often than a wish.
+    /// Whether a scheduler may start with a policy that allows nothing. Default false: nothing could run, which is
+    /// usually a mistake.
     pub allow_empty_class_policy: bool,
     /// Whether e-mail addresses are removed from error texts. Default true. Credentials always are.
     pub redact_emails: bool,

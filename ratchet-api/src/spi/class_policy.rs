@@ -2,8 +2,8 @@ use crate::TargetName;
 
 /// Decides which targets may run at all.
 ///
-/// Asked when a job is submitted and again before it runs, callbacks included, because a stored row proves nothing.
-/// The default denies everything until prefixes are given, and a scheduler with an empty policy does not start.
+/// Asked when a job is submitted and again before it runs, callbacks included, because a stored row is not trusted. The
+/// default denies everything until prefixes are given, and a scheduler with an empty policy does not start.
 pub trait ClassPolicy: Send + Sync + 'static {
     /// Whether jobs of `target` may run.
     ///

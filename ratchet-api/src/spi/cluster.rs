@@ -5,13 +5,13 @@ use async_trait::async_trait;
 
 use crate::{JobPriority, StoreResult};
 
-/// What a wakeup is about.
+/// The subject of a wakeup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum WakeupKind {
-    /// There may be new work: nodes look for it.
+    /// There may be new work: nodes poll.
     NewWork,
-    /// A job that runs somewhere was asked to be canceled: nodes that run jobs beat, and learn which.
+    /// A cancel of a running job was requested: nodes that run jobs beat, and the reply names the jobs.
     CancelRequested,
 }
 
@@ -20,35 +20,35 @@ impl WakeupKind {
     pub const ALL: [Self; 2] = [Self::NewWork, Self::CancelRequested];
 }
 
-/// Called when another node has told something, with what it is about.
+/// A callback for wakeups from other nodes.
 pub type WakeupListener = Arc<dyn Fn(WakeupKind) + Send + Sync>;
 
-/// Tells other nodes about new work, and about canceled jobs that run there. Incubating.
+/// Sends wakeups to other nodes: about new work, and about canceled jobs that run there. Incubating.
 ///
-/// A wakeup is only a hint: losing one costs a poll delay or a beat, never a job, so any pub/sub will do, best effort. It
-/// carries no data but its kind and the priority. The default is what the store offers
-/// ([`StoreInfo::coordinator`](crate::store::StoreInfo::coordinator)); without that, nobody is told. Wakeups in the same
-/// node never come this way: the engine delivers them itself. The engine makes one call at a time, and the next one as soon
-/// as that has returned: a coordinator that returns when its notice is sent has one notice in flight, however many jobs are
-/// submitted. `ratchet-tck` has a suite for implementations.
+/// A wakeup is only a hint: a lost one costs a poll delay or a beat, never a job, so any best-effort pub/sub will do.
+/// It carries no data but its kind and the priority. The default is the coordinator of the store
+/// ([`StoreInfo::coordinator`](crate::store::StoreInfo::coordinator)); without one, no other node is notified. Wakeups
+/// within a node do not pass through it: the engine delivers them itself. The engine makes one call at a time, and the
+/// next one as soon as that has returned: a coordinator that returns when its notice is sent has one notice in flight,
+/// however many jobs are submitted. `ratchet-tck` has a suite for implementations.
 #[async_trait]
 pub trait ClusterCoordinator: Send + Sync + 'static {
     /// Tells the other nodes that work of this priority was committed.
     ///
     /// # Contract
     /// - `cluster.best_effort`: returns without waiting for the other nodes; a lost notice is no error.
-    /// - `cluster.coalesced`: calls that come while a notice is on its way may be sent as one. A kind never takes the
-    ///   place of another.
+    /// - `cluster.coalesced`: calls that are made while a notice is in flight may be sent as one. Notices of different
+    ///   kinds are never merged.
     async fn notify_new_work(&self, priority: JobPriority) -> StoreResult<()>;
 
-    /// Tells the other nodes that a job which one of them runs was asked to be canceled: best effort and coalesced, as
-    /// [`notify_new_work`](Self::notify_new_work) is.
+    /// Tells the other nodes that a cancel was requested for a job that one of them runs; best effort and coalesced,
+    /// like [`notify_new_work`](Self::notify_new_work).
     ///
     /// # Contract
-    /// - `cluster.cancel`: delivered as [`WakeupKind::CancelRequested`]; it does not say that there is work.
+    /// - `cluster.cancel`: delivered as [`WakeupKind::CancelRequested`]; it does not announce work.
     async fn notify_cancel_requested(&self) -> StoreResult<()>;
 
-    /// Calls `listener` whenever another node has told something. The listener returns at once and never panics.
+    /// Registers a listener that is called for every notice from another node. It must return at once and never panic.
     ///
     /// # Contract
     /// - `cluster.delivered`: a notice sent after this returned is delivered to every registered listener of every
@@ -56,10 +56,11 @@ pub trait ClusterCoordinator: Send + Sync + 'static {
     /// - `cluster.gap`: after a gap in which notices may have been lost, the listener is called once for each kind.
     async fn register_wakeup_listener(&self, listener: WakeupListener) -> StoreResult<()>;
 
-    /// Stops listening and releases connections. What was told before is sent first, if it can be.
+    /// Stops listening and releases connections. Pending notices are sent first, if possible.
     ///
     /// # Contract
-    /// - `cluster.shutdown`: no listener is called afterwards. A coordinator that is dropped releases its listeners too.
+    /// - `cluster.shutdown`: no listener is called afterwards. A coordinator that is dropped releases its listeners
+    ///   too.
     async fn shutdown(&self) {}
 }
 
@@ -74,7 +75,7 @@ struct Registered {
 }
 
 impl WakeupListeners {
-    /// Adds a listener; `false` if they are closed.
+    /// Adds a listener; `false` after [`close`](Self::close).
     pub fn add(&self, listener: WakeupListener) -> bool {
         let mut registered = self.registered();
         if !registered.closed {
@@ -92,17 +93,17 @@ impl WakeupListeners {
         }
     }
 
-    /// Releases the listeners.
+    /// Releases the listeners; none is called or added afterwards.
     pub fn close(&self) {
         *self.registered() = Registered { listeners: Vec::new(), closed: true };
     }
 
-    /// Whether they were closed.
+    /// Whether [`close`](Self::close) was called.
     pub fn is_closed(&self) -> bool {
         self.registered().closed
     }
 
-    /// Whether there is nobody to call.
+    /// Whether there are no listeners.
     pub fn is_empty(&self) -> bool {
         self.registered().listeners.is_empty()
     }

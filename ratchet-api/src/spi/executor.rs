@@ -20,6 +20,6 @@ pub trait ExecutorProvider: Send + Sync + 'static {
     /// Starts blocking work of a job of `queue` without waiting for it.
     ///
     /// # Contract
-    /// - `executor.blocking`: it may block its thread for as long as it likes without holding up any other attempt.
+    /// - `executor.blocking`: the work may block its thread for any time without holding up any other attempt.
     fn spawn_blocking(&self, queue: &QueueName, work: Box<dyn FnOnce() + Send + 'static>);
 }

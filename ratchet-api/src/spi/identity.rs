@@ -15,7 +15,7 @@
 /// }
 /// ```
 pub trait NodeIdentityProvider: Send + Sync + 'static {
-    /// The name. As much of it as fits is part of [`Owner`](crate::Owner); the node row keeps all of it.
+    /// The name of this node. [`Owner`](crate::Owner) contains as much of it as fits; the node row has all of it.
     ///
     /// # Contract
     /// - `identity.stable`: not empty, and the same for the life of the process.

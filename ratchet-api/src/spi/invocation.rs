@@ -1,6 +1,6 @@
 use crate::{InvalidName, JobPayload, JsonText};
 
-/// A call on its way into a payload, or on its way out of one.
+/// A call in decoded form: target, method and arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
     /// The target's stable name.
@@ -11,11 +11,11 @@ pub struct Invocation {
     pub args: JsonText,
 }
 
-/// A call that cannot be stored, or a payload that cannot be called.
+/// The error for a call that cannot be stored, or a payload that cannot be called.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvocationError {
-    /// A name is not one.
+    /// The name of the target or method is not valid.
     #[error(transparent)]
     Name(#[from] InvalidName),
     /// The stored text is not a call.
@@ -25,19 +25,19 @@ pub enum InvocationError {
 
 /// Turns calls into payloads and back.
 ///
-/// The default writes `{"target": …, "method": …, "args": […]}`. Another one can version, compress or sign; it must read
-/// everything that it ever wrote.
+/// The default writes `{"target": …, "method": …, "args": […]}`. Another one can version, compress or sign; it must
+/// read everything that it ever wrote.
 pub trait JobInvocationResolver: Send + Sync + 'static {
-    /// The payload of a call.
+    /// Encodes a call as a payload.
     ///
     /// # Contract
     /// - `invocation.named`: the payload names the call's own target and method.
     fn to_payload(&self, invocation: &Invocation) -> Result<JobPayload, InvocationError>;
 
-    /// The call of a payload.
+    /// Decodes the call of a payload.
     ///
     /// # Contract
-    /// - `invocation.round_trip`: what `to_payload` made comes back equal, arguments byte for byte.
+    /// - `invocation.round_trip`: a payload that `to_payload` made decodes to an equal call, arguments byte for byte.
     /// - `invocation.undecodable`: text that is no call is an error, never a guess.
     fn to_invocation(&self, payload: &JobPayload) -> Result<Invocation, InvocationError>;
 }

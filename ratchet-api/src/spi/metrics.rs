@@ -2,36 +2,38 @@ use std::time::Duration;
 
 use crate::{JobPriority, JobType, MethodName, QueueName, StoreErrorKind, TargetName};
 
-/// The job that a number is about, by what a metric may have as a label: never an id, a key, a tag or an error text.
+/// The labels of a job in metrics, of bounded cardinality: never an id, a key, a tag or an error text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobLabels<'a> {
     /// Its queue.
     pub queue: &'a QueueName,
-    /// Its target; `None` if its row was not read, because somebody else has it by now or it cannot be read.
+    /// Its target; `None` if its row was not read: another owner has the job by now, or the row is corrupt.
     pub target: Option<&'a TargetName>,
     /// Its method; `None` like its target.
     pub method: Option<&'a MethodName>,
-    /// The part it plays.
+    /// Its role.
     pub job_type: JobType,
-    /// How urgent it is.
+    /// Its priority.
     pub priority: JobPriority,
 }
 
-/// What became of a submission.
+/// The result of a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum SubmitResult {
-    /// It made a job.
+    /// A job was created.
     New,
-    /// Its idempotency key had made a job before.
+    /// Its idempotency key belongs to an earlier job.
     Duplicate,
     /// A live job holds its business key.
     KeyTaken,
-    /// It was not stored: a limit, the class policy, a parent that is not there, or a store that failed.
+    /// Nothing was stored: a limit, the class policy, a missing parent, or a store error.
     Refused,
 }
 
-/// What a body came to.
+/// The result of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum RunResult {
     /// It returned.
     Succeeded,
@@ -49,18 +51,18 @@ pub enum RunResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunEnd<'a> {
-    /// What it came to.
+    /// Its result.
     pub result: RunResult,
     /// The class of its error, if it failed: a type or a variant, never a message.
     pub error_type: Option<&'a str>,
-    /// Which attempt it was, from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
     /// How long it ran.
     pub ran_for: Duration,
 }
 
 impl<'a> RunEnd<'a> {
-    /// The end of a body.
+    /// Creates the end of a body.
     pub const fn new(
         result: RunResult,
         error_type: Option<&'a str>,
@@ -73,6 +75,7 @@ impl<'a> RunEnd<'a> {
 
 /// Why a claimed job was not started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum GateRejection {
     /// Its circuit breaker is open.
     BreakerOpen,
@@ -86,19 +89,20 @@ pub enum GateRejection {
     Gone,
 }
 
-/// Which way a wakeup went.
+/// The direction of a wakeup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum WakeupDirection {
-    /// This node told the others.
+    /// This node notified the others.
     Sent,
-    /// Another node told this one.
+    /// Another node notified this one.
     Received,
 }
 
 /// Counts and measures what a node does. Every method has an empty default, so a sink takes what it wants.
 ///
-/// Called on hot paths, with borrowed labels: keep a handle for each set of labels, allocate nothing, never block. What a
-/// call tells of is committed by then. A panic is caught and logged once.
+/// Called on hot paths, with borrowed labels: keep a handle for each set of labels, allocate nothing, never block.
+/// Calls come after the commit. A panic is caught and logged once.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -119,8 +123,8 @@ pub trait MetricsSink: Send + Sync + 'static {
     /// A job was submitted by this process.
     ///
     /// # Contract
-    /// - `metrics.submitted`: once for each job of a submission. Inside a transaction of the user it tells what was
-    ///   written there, since nobody knows whether that is committed.
+    /// - `metrics.submitted`: once for each job of a submission. Inside a transaction of the user it reports the jobs
+    ///   that were written, because the engine does not learn whether that transaction commits.
     fn submitted(&self, job: &JobLabels<'_>, result: SubmitResult) {
         let _ = (job, result);
     }
@@ -128,7 +132,7 @@ pub trait MetricsSink: Send + Sync + 'static {
     /// `count` jobs of `queue` were claimed by one call.
     ///
     /// # Contract
-    /// - `metrics.claimed`: not called for a queue that gave nothing.
+    /// - `metrics.claimed`: not called for a queue that gave no job.
     fn claimed(&self, queue: &QueueName, count: usize) {
         let _ = (queue, count);
     }
@@ -141,15 +145,17 @@ pub trait MetricsSink: Send + Sync + 'static {
         let _ = (job, attempt, wait);
     }
 
-    /// A body has ended and its outcome is recorded: its count is the throughput, of success and failure alike.
+    /// A body has ended and its outcome is recorded. The number of calls is the throughput, successes and failures
+    /// alike.
     ///
     /// # Contract
-    /// - `metrics.ended`: at most once for each body; not for one that was given up with its node or lost its lease.
+    /// - `metrics.ended`: at most once for each body; not for one that was given up with its node, or whose lease was
+    ///   lost.
     fn ended(&self, job: &JobLabels<'_>, end: &RunEnd<'_>) {
         let _ = (job, end);
     }
 
-    /// A claimed job was not started, and the store knows it.
+    /// A claimed job was not started, and this is recorded in the store.
     ///
     /// # Contract
     /// - `metrics.gate`: once for each claim that ends so.
@@ -157,7 +163,7 @@ pub trait MetricsSink: Send + Sync + 'static {
         let _ = (job, why);
     }
 
-    /// Whether the circuit breaker of `service` keeps calls out.
+    /// The circuit breaker of `service` was asked; `open` tells whether it refused the call.
     ///
     /// # Contract
     /// - `metrics.breaker`: for each attempt that asks it.
@@ -176,7 +182,7 @@ pub trait MetricsSink: Send + Sync + 'static {
     /// A wakeup between nodes was sent or received.
     ///
     /// # Contract
-    /// - `metrics.wakeup`: what a node tells itself is not one.
+    /// - `metrics.wakeup`: wakeups within a node are not counted.
     fn wakeup(&self, direction: WakeupDirection) {
         let _ = direction;
     }
@@ -189,7 +195,7 @@ pub trait MetricsSink: Send + Sync + 'static {
         let _ = skew_millis;
     }
 
-    /// How many slots of `queue` are in use on this node, of how many.
+    /// `used` of the `limit` slots of `queue` are in use on this node.
     ///
     /// # Contract
     /// - `metrics.slots`: for each queue with each beat.
@@ -211,7 +217,7 @@ pub trait MetricsSink: Send + Sync + 'static {
         let _ = count;
     }
 
-    /// Listeners that were too slow missed an event, so many of them.
+    /// An event was missed by `listeners` listeners, because they were too slow.
     ///
     /// # Contract
     /// - `metrics.events_missed`: for each such event.

@@ -1,24 +1,26 @@
 use std::time::{Duration, Instant};
 
-/// What the poller saw last.
+/// The last event that the poller saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PollSignal {
-    /// A look at the store claimed this many of at most `batch_size` jobs.
+    /// A claim returned `claimed` of at most `batch_size` jobs.
     Polled {
-        /// How many jobs there were.
+        /// The number of claimed jobs.
         claimed: usize,
-        /// How many there could have been.
+        /// The limit of the claim.
         batch_size: usize,
     },
-    /// Someone says that there is work.
+    /// A wakeup arrived: there may be work.
     Wakeup,
-    /// The look failed.
+    /// The claim failed.
     Failed,
 }
 
-/// Decides how long the poller waits before it looks again.
+/// Decides how long the poller waits before its next claim.
 ///
-/// A plain function of what it is told: it reads no clock and does no I/O, so a table of cases tests it.
+/// The delay depends on earlier calls and arguments alone: a strategy reads no clock and does no I/O, so a table of
+/// cases tests it.
 pub trait PollingStrategy: Send + 'static {
     /// The delay after `signal`. `load` is the share of slots in use, 0 to 1; `now` never goes backwards.
     ///

@@ -1,6 +1,6 @@
-/// Tells who is submitting a job.
+/// Names the caller that submits a job.
 ///
-/// Called on the submitting task, so a task-local security context is in reach. The default knows nobody.
+/// Called on the submitting task, so a task-local security context is in reach. The default returns `None`.
 pub trait CallerPrincipalResolver: Send + Sync + 'static {
     /// The caller's name.
     ///

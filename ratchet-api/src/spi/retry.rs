@@ -2,12 +2,12 @@ use std::time::Duration;
 
 use crate::JobFailure;
 
-/// Has a say in whether a failed job is tried again.
+/// Decides whether a failed job is retried, and when.
 ///
-/// Asked after every failure whose error does not forbid it, on the last attempt too; the job's own limit comes
-/// after. The default always says yes.
+/// Asked after every failure whose error does not forbid it, on the last attempt too; the job's own limit is applied
+/// afterwards. The default always says yes.
 pub trait RetryPolicy: Send + Sync + 'static {
-    /// Whether to try again after failure number `attempt`, counted from 1.
+    /// Whether to retry after failure number `attempt`, counted from 1.
     ///
     /// # Contract
     /// - `retry_policy.asked`: asked once for each failure; `false` sends the job to the dead letters.
@@ -16,7 +16,7 @@ pub trait RetryPolicy: Send + Sync + 'static {
         true
     }
 
-    /// How long to wait; `None` for the job's own backoff.
+    /// The delay before the retry; `None` for the job's own backoff.
     ///
     /// # Contract
     /// - `retry_policy.delay`: an answer wins over the job's own backoff and gets no jitter.

@@ -4,13 +4,13 @@ use async_trait::async_trait;
 
 use crate::StoreResult;
 
-/// Lets one node of many do a start-up task. Incubating.
+/// Elects one node for a start-up task. Incubating.
 ///
 /// The default takes a lock in the store. Separate from [`ClusterCoordinator`](super::ClusterCoordinator): that one
-/// spreads news, this one hands out leases.
+/// sends wakeups, this one grants leases.
 #[async_trait]
 pub trait StartupCoordinator: Send + Sync + 'static {
-    /// Whether this node may do `action` now.
+    /// Takes the lease for `action`; `true` if this node has it now.
     ///
     /// # Contract
     /// - `startup.exclusive`: at most one node gets `true` until the lease runs out or is released.

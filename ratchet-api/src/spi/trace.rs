@@ -1,6 +1,6 @@
-/// Tells which distributed trace a submission belongs to.
+/// Provides the distributed trace that a submission belongs to.
 ///
-/// Called on the submitting task, so the present span of your tracer is in reach. The default knows none. A closure
+/// Called on the submitting task, so the present span of your tracer is in reach. The default returns `None`. A closure
 /// will do:
 ///
 /// ```
@@ -13,7 +13,7 @@ pub trait TraceParentResolver: Send + Sync + 'static {
     /// The present span, as the W3C header `traceparent` writes it.
     ///
     /// # Contract
-    /// - `trace.parent`: `None` outside of a trace; a text that is no `traceparent` is taken for none.
+    /// - `trace.parent`: `None` outside of a trace; a text that is no `traceparent` counts as `None`.
     fn trace_parent(&self) -> Option<String>;
 }
 

@@ -1,4 +1,4 @@
-//! Batches: counters over many children, and what they cost.
+//! Batches: counters over many children, and their metrics.
 
 use async_trait::async_trait;
 
@@ -6,12 +6,12 @@ use crate::{Batch, BatchId, BatchMetrics, BatchProgress, JobStatus, StoreResult}
 
 use super::{JobPage, PageRequest};
 
-/// What became of closing a batch.
+/// The result of closing a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// No more children are taken; here is where it stands.
+    /// It is closed now, with this progress.
     Closed(BatchProgress),
-    /// It was closed before.
+    /// It was closed already.
     AlreadyClosed,
     /// There is no such batch.
     Unknown,
@@ -27,7 +27,7 @@ pub trait BatchStore: Send + Sync + 'static {
     ///   stays counted.
     async fn find_batches(&self, batches: &[BatchId]) -> StoreResult<Vec<Option<Batch>>>;
 
-    /// Takes no more children for an open batch.
+    /// Closes an open batch: it takes no more children.
     ///
     /// # Contract
     /// - `batch.close`: closing a batch whose children have all ended completes it and releases its parent, once;
@@ -46,7 +46,7 @@ pub trait BatchStore: Send + Sync + 'static {
     ) -> StoreResult<JobPage>;
 }
 
-/// What batches cost.
+/// Metrics of batches.
 #[async_trait]
 pub trait BatchMetricsStore: Send + Sync + 'static {
     /// The metrics of a batch; `None` if it does not exist.

@@ -1,4 +1,4 @@
-//! Taking jobs to run them.
+//! Claiming jobs.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::{JobClaim, Outcome, Owner, QueueLimit, QueueName, StoreResult, Verdic
 
 use super::JobTerminalStore;
 
-/// What a node asks for when it claims.
+/// A node's request to claim jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClaimRequest {
-    /// Who claims.
+    /// The claiming owner.
     pub owner: Owner,
-    /// How many from which queue.
+    /// The queues to claim from, and the limit of each.
     pub queues: Vec<QueueLimit>,
     /// Waiting this long raises the priority by one; `None` for no boost.
     pub boost_interval: Option<Duration>,
@@ -26,7 +26,7 @@ impl ClaimRequest {
         Self::of_queues(owner, vec![QueueLimit { queue: QueueName::default(), limit }])
     }
 
-    /// Up to so many jobs of each of these queues.
+    /// Up to the given limit of jobs of each of these queues.
     pub const fn of_queues(owner: Owner, queues: Vec<QueueLimit>) -> Self {
         Self { owner, queues, boost_interval: Some(Duration::from_secs(15 * 60)) }
     }
@@ -39,30 +39,31 @@ pub trait JobClaimStore: JobTerminalStore {
     ///
     /// # Contract
     /// - `claim.due`: only PENDING jobs that are due by the store's clock and blocked by nothing are claimed.
-    /// - `claim.parked`: a job that is parked is claimed only by an owner whose node lists the method that it is parked on,
-    ///   or while the resource that it is parked on has a free permit, and never as a suspect; one past its `expires_at`, or
-    ///   parked on what this version does not know, by anybody. It then takes its place among the others in the order of
-    ///   `claim.order`, and is parked no more.
-    /// - `claim.parked_room`: one call takes no more jobs parked on a resource than it has free permits, the best first.
-    /// - `claim.parked_alike`: a call may park a job that lacks the same as others that are parked in its queue, instead of
-    ///   claiming it: a method that the owner's node does not list, or a permit that is left for it. That hides no job that
-    ///   the owner could run.
+    /// - `claim.parked`: a parked job is claimed only by an owner whose node lists the method that it is parked on, or
+    ///   while the resource that it is parked on has a free permit, and a suspect is not claimed; but a job past its
+    ///   `expires_at`, or parked on something that this version does not know, is claimed by any owner. It then takes
+    ///   its place among the others in the order of `claim.order`, and is no longer parked.
+    /// - `claim.parked_room`: one call takes no more jobs parked on a resource than it has free permits, the best
+    ///   first.
+    /// - `claim.parked_alike`: instead of claiming a job, a call may park it if it lacks the same as jobs that are
+    ///   already parked in its queue: a method that the owner's node does not list, or a free permit. That hides no job
+    ///   that the owner could run.
     /// - `claim.owned`: a claimed job is RUNNING, picked by the owner at the store's present, with a raised fence that
     ///   the claim carries; its other fields are those of the row.
     /// - `claim.disjoint`: concurrent calls never return the same job, and none waits for another.
-    /// - `claim.order`: within one queue, highest [`boosted`](crate::JobPriority::boosted) priority first, then earliest
-    ///   due time, then lowest id; exactly the best ones are taken and the answer is in that order, queues in the
-    ///   order of the request. A store on which several owners have just met may leave some jobs to the others, for those
-    ///   with the same boosted priority.
-    /// - `claim.limit`: no queue gives more than its limit, and as many as it has if it has fewer.
-    /// - `claim.queue`: only the queues that were asked for are looked at, and none that is paused.
+    /// - `claim.order`: within one queue, highest [`boosted`](crate::JobPriority::boosted) priority first, then
+    ///   earliest due time, then lowest id; exactly the best ones are taken and the answer is in that order, queues in
+    ///   the order of the request. When several owners have just claimed at the same time, a store may leave some jobs
+    ///   to the other owners and take others with the same boosted priority instead.
+    /// - `claim.limit`: no queue gives more jobs than its limit, and a queue with fewer gives all of them.
+    /// - `claim.queue`: jobs come only from the requested queues, and from none that is paused.
     /// - `claim.lease`: an owner without a running lease gets nothing.
     /// - `claim.expired`: a job past its `expires_at` is claimed like any other and marked `expired`.
     /// - `claim.corrupt`: a row that cannot be read, or whose fence cannot be raised, is claimed like any other and
-    ///   marked `corrupt` with what is wrong, so that its owner records its end; it hides no other.
+    ///   marked `corrupt` with the problem, so that its owner records its end; it hides no other.
     async fn claim(&self, request: &ClaimRequest) -> StoreResult<Vec<JobClaim>>;
 
-    /// Every job that `owner` holds: after a claim whose reply was lost, and once per lease.
+    /// Returns every job that `owner` holds; called after a claim whose reply was lost, and once per lease.
     ///
     /// # Contract
     /// - `owned.all`: exactly the RUNNING jobs of this owner, with their present fences, lowest id first.

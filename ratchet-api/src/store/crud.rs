@@ -4,20 +4,20 @@ use async_trait::async_trait;
 
 use crate::{BusinessKey, Edge, IdempotencyKey, Job, JobClaim, JobId, JobPayload, Owner, StoreResult};
 
-/// What `load` found for one claim.
+/// The result of `load` for one claim.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Loaded {
     /// The job, still held under this fence, and the edges that lead from it.
     Job(Box<Job>, Vec<Edge>),
-    /// Still held, but asked to be canceled: do not start it.
+    /// Still held, but its cancel was requested: do not start it.
     CancelRequested,
-    /// Held by someone else, ended or gone.
+    /// The fence is lost: another owner has the job, or it has ended or is gone.
     Lost,
-    /// The row says something that no version of this program wrote; the others are not affected.
+    /// The row cannot be read: it holds values that no version of this program writes. Other rows are not affected.
     Corrupt {
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
-        /// The failure callback of the job, if that much can be read: it is owed although the job cannot run.
+        /// The failure callback of the job, if it can be read: it is submitted although the job cannot run.
         on_failure: Option<JobPayload>,
     },
 }
@@ -25,17 +25,17 @@ pub enum Loaded {
 /// Reads of single jobs. They are created by `insert`, changed by outcomes and controls, removed by `delete`.
 #[async_trait]
 pub trait JobCrudStore: Send + Sync + 'static {
-    /// Reads jobs that `owner` claimed in full, just before they run; one answer for each, in order. What the claims
-    /// say already may be taken from them.
+    /// Reads in full the jobs that `owner` claimed, just before they run; one answer for each, in order. Fields that
+    /// the claims hold already may be taken from them.
     ///
     /// # Contract
     /// - `load.fenced`: a job is given only to its present owner under the fence of its present claim; any other owner
     ///   or fence answers `Lost`.
-    /// - `load.cancel`: a job that was asked to be canceled answers `CancelRequested`.
-    /// - `load.whole`: the job is the one that `find` gives, whatever it has and has not.
+    /// - `load.cancel`: a job whose cancel was requested answers `CancelRequested`.
+    /// - `load.whole`: the job equals the one that `find` returns, whichever options it has.
     /// - `load.edges`: all edges that lead from the job come with it, by priority, then in the order they were stored.
-    /// - `load.corrupt`: a row that cannot be read, or whose claim is marked `corrupt`, answers `Corrupt` for itself alone,
-    ///   with its failure callback unless that cannot be read either; its stored text is not changed.
+    /// - `load.corrupt`: a row that cannot be read, or whose claim is marked `corrupt`, answers `Corrupt` for itself
+    ///   alone, with its failure callback unless that cannot be read either; its stored text is not changed.
     async fn load(&self, owner: &Owner, claims: &[JobClaim]) -> StoreResult<Vec<Loaded>>;
 
     /// Reads jobs; `None` for each that does not exist, in order.

@@ -2,8 +2,8 @@
 
 /// Implements sub-traits of the store contract by passing each call on to a field.
 ///
-/// A store can be built from parts this way: write the sub-traits that differ, pass on the rest. A wrapper that measures
-/// or re-runs calls does the same. `ratchet-tck` runs against the result as against any other store.
+/// A store can be built from parts this way: write the sub-traits that differ, pass on the rest. A wrapper that
+/// measures or re-runs calls does the same. `ratchet-tck` runs against the result as against any other store.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -39,7 +39,8 @@
 /// }
 /// ```
 ///
-/// If the field is called `observed`, every call goes through a method of the wrapper, which gets its name and the future:
+/// If the field is called `observed`, every call goes through a method of the wrapper, which gets its name and the
+/// future:
 /// `async fn observe<T>(&self, operation: &'static str, call: impl Future<Output = StoreResult<T>>) -> StoreResult<T>`.
 #[macro_export]
 macro_rules! delegate_store {

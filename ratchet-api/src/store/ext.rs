@@ -1,4 +1,4 @@
-//! One job at a time: the familiar single-job operations, written over the batch-shaped ones.
+//! Single-job operations, built on the batched ones.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub enum Cas {
 /// Single-job operations on any store.
 #[async_trait]
 pub trait JobStoreExt: JobStore {
-    /// RUNNING to SUCCEEDED.
+    /// Moves a job from RUNNING to SUCCEEDED.
     async fn mark_succeeded(
         &self,
         owner: &Owner,
@@ -33,12 +33,12 @@ pub trait JobStoreExt: JobStore {
         self.commit_one(owner, claim, End::Succeeded { result }).await
     }
 
-    /// RUNNING to FAILED, for good.
+    /// Moves a job from RUNNING to FAILED, for good.
     async fn mark_failed(&self, owner: &Owner, claim: &JobClaim, error: ErrorRecord) -> StoreResult<Verdict> {
         self.commit_one(owner, claim, End::DeadLetter { error, reason: DeadReason::Exhausted }).await
     }
 
-    /// RUNNING to PENDING after a failure.
+    /// Moves a job from RUNNING to PENDING after a failure.
     async fn schedule_retry(
         &self,
         owner: &Owner,
@@ -49,12 +49,12 @@ pub trait JobStoreExt: JobStore {
         self.commit_one(owner, claim, End::Retry { delay, error }).await
     }
 
-    /// RUNNING to PENDING with nothing consumed.
+    /// Moves a job from RUNNING to PENDING; no attempt is consumed.
     async fn hand_back(&self, owner: &Owner, claim: &JobClaim, delay: Duration) -> StoreResult<Verdict> {
         self.commit_one(owner, claim, End::HandBack { delay, reason: HandBackReason::Released }).await
     }
 
-    /// Gives back everything that `owner` holds; answers how many jobs that were.
+    /// Hands back every job that `owner` holds; returns how many there were.
     async fn reset_running(&self, owner: &Owner) -> StoreResult<usize> {
         let end = End::HandBack { delay: Duration::ZERO, reason: HandBackReason::Released };
         let held = self.owned(owner).await?;
@@ -69,10 +69,10 @@ pub trait JobStoreExt: JobStore {
         Ok(self.find(&[job]).await?.into_iter().flatten().next().map(|job| job.status))
     }
 
-    /// Moves a job from `expected` to `new`, unless someone changed it first.
+    /// Moves a job from `expected` to `new`, unless the job was changed first.
     ///
-    /// A job that has SUCCEEDED or was CANCELED moves nowhere, and a move that is not in the
-    /// [transition table](crate::TRANSITIONS) never happens, so asking for one is an error rather than a lost race.
+    /// A move out of SUCCEEDED or CANCELED, a claim, and any move that is not in the
+    /// [transition table](crate::TRANSITIONS) never happen here, so asking for one is an error rather than a lost race.
     async fn compare_and_swap_status(
         &self,
         id: JobId,

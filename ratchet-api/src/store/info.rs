@@ -1,4 +1,4 @@
-//! What a store says about itself.
+//! The properties of a store.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -14,26 +14,28 @@ pub trait StoreInfo: Send + Sync + 'static {
     /// The kind of store: `postgres`, `mongodb`, `memory`, …
     fn name(&self) -> &'static str;
 
-    /// Tells the other nodes on the same data about new work, by means that the store has anyway. A new one at each call,
-    /// since a node has its own. The engine takes it unless it is given another.
+    /// Creates a coordinator that notifies the other nodes on the same data by the store's own means; `None` if the
+    /// store has none. Each call creates a new one, since each node has its own. The engine uses it unless it is given
+    /// another.
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
         None
     }
 
-    /// How much the store takes of one submission. The engine keeps to it when it submits jobs by itself.
+    /// The limits of the store for one submission. The engine keeps to them when it submits jobs itself.
     ///
     /// # Contract
     /// - `info.limits`: a submission within these limits is never refused for its size; one beyond them always is.
     fn limits(&self) -> Limits {
-        Limits::MOST
+        Limits::MAX
     }
 
-    /// The present by the clock that decides.
+    /// The present time by the store's clock.
     ///
     /// # Contract
-    /// - `info.time`: the clock by which jobs become due; it goes backwards only if the server's own does.
+    /// - `info.time`: this is the clock by which jobs become due; it goes backwards only if the server's own does.
     async fn database_time(&self) -> StoreResult<Timestamp>;
 
-    /// The concrete store, for an [`Enlist`](crate::Enlist) implementation of the same driver. A wrapper forwards to what it wraps.
+    /// The concrete store, for an [`Enlist`](crate::Enlist) implementation of the same driver. A wrapper forwards to
+    /// the store that it wraps.
     fn as_any(&self) -> &dyn Any;
 }

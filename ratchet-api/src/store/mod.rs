@@ -1,4 +1,5 @@
-//! The store contract: nineteen sub-traits that sum up to [`JobStore`], and what people ask beside them.
+//! The store contract: nineteen sub-traits that, with [`StoreInfo`], [`RecurringStore`] and [`JobQueryStore`], add up
+//! to [`JobStore`].
 //!
 //! A store author implements the traits and runs `ratchet-tck`, which has at least one case for every
 //! `# Contract` bullet here. Each bullet starts with its id, and a case names the ids that it shows.
@@ -9,9 +10,10 @@
 //!   [`StoreClock`](crate::StoreClock) that the store was opened with, which is read during the call, by the statement
 //!   that decides wherever the database can do that.
 //! - **Many in, many out.** Calls take slices and answer one verdict for each item, in order; one bad item never fails
-//!   its neighbours. An `Err` means that the store itself is in trouble, and that any or all of the call may have happened.
-//! - **A retried call is safe.** Ids are made by the caller and writes carry fences, so whoever lost a reply sends the
-//!   same call again.
+//!   its neighbours. An `Err` means that the store itself failed, and that any part or all of the call may have been
+//!   carried out.
+//! - **A retried call is safe.** Ids are made by the caller and writes carry fences, so a caller that lost a reply
+//!   sends the same call again.
 
 mod archive;
 mod batch;
@@ -59,8 +61,9 @@ impl<T> JobStatusStore for T where
 {
 }
 
-/// The whole store. Implemented by whatever implements every part; used as `Arc<dyn JobStore>`, which upcasts to
-/// an `Arc` of any part, so that each piece of the engine asks for no more than it needs.
+/// The whole store: the sum of its sub-traits, implemented for every type that implements all of them.
+/// Used as `Arc<dyn JobStore>`, which upcasts to an `Arc` of any sub-trait, so that each part of the engine asks for no
+/// more than it needs.
 ///
 /// ```
 /// use std::sync::Arc;

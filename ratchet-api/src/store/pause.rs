@@ -1,4 +1,4 @@
-//! Setting jobs, queues and schedules aside.
+//! Pausing of jobs, queues and schedules.
 
 use async_trait::async_trait;
 
@@ -6,7 +6,7 @@ use crate::{JobId, JobStatus, QueueName, StoreResult};
 
 use super::Target;
 
-/// What became of a pause.
+/// The verdict on a pause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PauseVerdict {
     /// It is PAUSED now.
@@ -26,10 +26,10 @@ pub enum PauseVerdict {
     Unknown,
 }
 
-/// What became of a resume.
+/// The verdict on a resume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResumeVerdict {
-    /// It is back where it was: PENDING or FAILED.
+    /// It has its former status again: PENDING or FAILED.
     Resumed(JobStatus),
     /// It is not PAUSED. Nothing was done.
     NotPaused(JobStatus),
@@ -42,10 +42,10 @@ pub enum ResumeVerdict {
 /// Pause and resume.
 #[async_trait]
 pub trait JobPauseStore: Send + Sync + 'static {
-    /// Sets jobs aside; one verdict for each, in order.
+    /// Pauses jobs; one verdict for each, in order.
     ///
     /// # Contract
-    /// - `pause.origin`: a PENDING or FAILED job, or an active schedule, becomes PAUSED, remembers where it was and is
+    /// - `pause.origin`: a PENDING or FAILED job, or an active schedule, becomes PAUSED, remembers its status and is
     ///   not claimed or fired.
     /// - `pause.idempotent`: pausing a PAUSED job changes nothing and is no error; nothing else can be paused.
     /// - `pause.key`: a paused job holds its business key; a FAILED one reserves it again, or is not paused.
@@ -53,15 +53,15 @@ pub trait JobPauseStore: Send + Sync + 'static {
     /// - `pause.stale`: with a fence that is not the present one, nothing is done.
     async fn pause(&self, jobs: &[Target]) -> StoreResult<Vec<PauseVerdict>>;
 
-    /// Puts jobs back where they were; one verdict for each, in order.
+    /// Resumes paused jobs; one verdict for each, in order.
     ///
     /// # Contract
-    /// - `resume.origin`: a job that was PENDING is PENDING again with its due time, one that was FAILED is FAILED again
-    ///   with its error, attempts and end, and frees its key; nothing else can be resumed.
+    /// - `resume.origin`: a job that was PENDING is PENDING again with its due time, one that was FAILED is FAILED
+    ///   again with its error, attempts and end, and frees its key; nothing else can be resumed.
     /// - `resume.stale`: with a fence that is not the present one, nothing is done.
     async fn resume(&self, jobs: &[Target]) -> StoreResult<Vec<ResumeVerdict>>;
 
-    /// Stops or allows claims from a queue in the whole cluster; `false` if it was so already.
+    /// Pauses or resumes a queue in the whole cluster; `false` if that changed nothing.
     ///
     /// # Contract
     /// - `queue_pause.cluster`: from the moment it is paused until it is resumed, no connection claims from the queue;

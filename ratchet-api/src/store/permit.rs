@@ -6,10 +6,10 @@ use async_trait::async_trait;
 
 use crate::{Fence, JobId, Owner, ResourceLimit, ResourceName, ResourceUse, StoreResult};
 
-/// A running job that wants a permit.
+/// A running job's request for a permit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermitRequest {
-    /// Which job.
+    /// The job.
     pub id: JobId,
     /// The fence of its claim.
     pub fence: Fence,
@@ -17,7 +17,7 @@ pub struct PermitRequest {
     pub resource: ResourceName,
 }
 
-/// What became of a request for a permit.
+/// The answer to a request for a permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permit {
     /// The job holds a permit until it leaves RUNNING.
@@ -27,7 +27,7 @@ pub enum Permit {
         /// The resource's own delay.
         retry_in: Duration,
     },
-    /// Nobody configured this resource.
+    /// The resource is not configured.
     Unknown,
     /// The job is no longer held under this fence.
     Lost,
@@ -42,7 +42,7 @@ pub trait ResourcePermitStore: Send + Sync + 'static {
     /// - `permit.capacity`: never more holders than the limit, under any race.
     /// - `permit.idempotent`: a job that holds a permit of the resource gets `Granted` again and counts once.
     /// - `permit.fenced`: only the present claim of a running job gets one.
-    /// - `permit.unknown`: a resource that nobody configured answers `Unknown`.
+    /// - `permit.unknown`: a resource that is not configured answers `Unknown`.
     async fn acquire(&self, owner: &Owner, requests: &[PermitRequest]) -> StoreResult<Vec<Permit>>;
 
     /// Sets the limit of a resource. Lowering it takes no permit away.

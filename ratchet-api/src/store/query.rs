@@ -1,4 +1,4 @@
-//! What a command line and a dashboard ask.
+//! Queries of command lines and dashboards.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     JobType, LogLine, MethodName, ParkedOn, QueueName, StoreResult, Tag, TargetName, Timestamp,
 };
 
-/// Which jobs to list. Empty fields do not restrict.
+/// A filter for lists of jobs. Empty fields do not restrict.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobFilter {
@@ -41,12 +41,12 @@ pub struct JobFilter {
     pub fingerprint: Option<Fingerprint>,
 }
 
-/// Which part of a list to read: newest first, below a known id.
+/// A request for one page of a list: the rows that follow a known id in the list's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageRequest {
     /// The last id of the page before.
     pub after: Option<JobId>,
-    /// The most rows.
+    /// The maximum number of rows.
     pub limit: usize,
 }
 
@@ -57,7 +57,7 @@ impl PageRequest {
     }
 }
 
-/// A part of a list.
+/// One page of a list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobPage {
     /// The jobs.
@@ -68,7 +68,7 @@ pub struct JobPage {
     pub unreadable: Vec<JobId>,
 }
 
-/// Everything that is known about one job.
+/// Everything known about one job.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct JobStory {
@@ -78,9 +78,9 @@ pub struct JobStory {
     pub executions: Vec<Execution>,
     /// The first lines of its log.
     pub logs: Vec<LogLine>,
-    /// What it waits for.
+    /// Edges from the jobs that it waits for.
     pub parents: Vec<Edge>,
-    /// What waits for it.
+    /// Edges to the jobs that wait for it.
     pub dependents: Vec<Edge>,
     /// Alerts about it.
     pub alerts: Vec<DlqAlert>,
@@ -100,15 +100,15 @@ impl JobStory {
     }
 }
 
-/// How a queue is doing.
+/// The state of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueHealth {
-    /// Claims are stopped.
+    /// Whether its claims are paused.
     pub paused: bool,
     /// Due, unblocked and not parked.
     pub ready: u64,
-    /// Due and unblocked, but parked on what they lack.
+    /// Due and unblocked, but parked.
     pub parked: u64,
     /// Not due yet, and unblocked.
     pub scheduled: u64,
@@ -116,7 +116,7 @@ pub struct QueueHealth {
     pub blocked: u64,
     /// Running.
     pub running: u64,
-    /// Set aside.
+    /// Paused.
     pub set_aside: u64,
     /// Dead letters.
     pub failed: u64,
@@ -130,7 +130,7 @@ pub struct QueueHealth {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeadLetterGroup {
-    /// What they have in common.
+    /// Their common fingerprint.
     pub fingerprint: Fingerprint,
     /// How many there are.
     pub count: u64,
@@ -162,15 +162,15 @@ impl DeadLetterGroup {
 pub struct Parking {
     /// The queue.
     pub queue: QueueName,
-    /// What they lack.
+    /// The reason why they are parked.
     pub on: ParkedOn,
-    /// How many they are.
+    /// How many there are.
     pub jobs: u64,
     /// When the first of them was due.
     pub oldest: Timestamp,
 }
 
-/// Reads for people.
+/// Queries for people.
 #[async_trait]
 pub trait JobQueryStore: Send + Sync + 'static {
     /// Lists jobs, newest id first.
@@ -178,7 +178,7 @@ pub trait JobQueryStore: Send + Sync + 'static {
     /// # Contract
     /// - `query.filter`: exactly the jobs that match every field, by value and never by pattern.
     /// - `query.pages`: page after page, every matching job that stays as it is appears exactly once.
-    /// - `query.unreadable`: a row that cannot be read is named and hides no other.
+    /// - `query.unreadable`: a row that cannot be read is listed as unreadable and hides no other.
     async fn query_jobs(&self, filter: &JobFilter, page: &PageRequest) -> StoreResult<JobPage>;
 
     /// Everything about one job; `None` if it does not exist.
@@ -195,11 +195,11 @@ pub trait JobQueryStore: Send + Sync + 'static {
     ///   [`QueueName::readable`], and no row keeps others from being counted.
     async fn queue_health(&self) -> StoreResult<Vec<(QueueName, QueueHealth)>>;
 
-    /// What pending jobs are parked on, by queue and text.
+    /// The reasons why pending jobs are parked, by queue and text.
     ///
     /// # Contract
-    /// - `query.parkings`: every parked job that is PENDING and unblocked is counted once; what cannot be read hides no
-    ///   other.
+    /// - `query.parkings`: every parked job that is PENDING and unblocked is counted once; a row that cannot be read
+    ///   hides no other.
     async fn parkings(&self) -> StoreResult<Vec<Parking>>;
 
     /// Dead letters by fingerprint, most first, at most `limit` groups.
@@ -216,7 +216,7 @@ pub trait JobQueryStore: Send + Sync + 'static {
     /// - `query.recurring`: active and paused masters with their next fire.
     async fn recurring(&self) -> StoreResult<Vec<Job>>;
 
-    /// Batches, newest first, below a known one, at most `limit`.
+    /// Batches, newest first, older than `after`, at most `limit`.
     ///
     /// # Contract
     /// - `query.batches`: every batch once, page after page.

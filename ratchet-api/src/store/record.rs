@@ -1,4 +1,4 @@
-//! What is kept beside the jobs: history, logs, tags, edges and alerts.
+//! Records beside the jobs: history, logs, tags, edges and alerts.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub trait JobLogStore: Send + Sync + 'static {
     ///
     /// # Contract
     /// - `log.appended`: lines are kept in the order given, stamped with the store's present.
-    /// - `log.corrupt`: lines can be added whatever number somebody gave to another line.
+    /// - `log.corrupt`: lines can be added, whatever number another line was given by hand.
     async fn append_logs(&self, lines: &[NewLogLine]) -> StoreResult<()>;
 
     /// Up to `limit` lines of a job with a number above `after`, oldest first.
@@ -32,7 +32,7 @@ pub trait JobLogStore: Send + Sync + 'static {
     /// - `log.read`: every line once, page after page, and no line of another job.
     async fn logs(&self, job: JobId, after: Option<u64>, limit: usize) -> StoreResult<Vec<LogLine>>;
 
-    /// Removes up to `limit` lines older than `retention`; answers how many.
+    /// Removes up to `limit` lines older than `retention`; returns how many.
     ///
     /// # Contract
     /// - `log.purge`: only lines past the retention go, at most `limit`.
@@ -48,7 +48,7 @@ pub trait TagStore: Send + Sync + 'static {
     /// - `tag.added`: a label that is there already is not added twice.
     async fn add_tags(&self, job: JobId, tags: &[Tag]) -> StoreResult<bool>;
 
-    /// Takes labels off a stored job; `false` if it does not exist.
+    /// Removes labels from a stored job; `false` if it does not exist.
     ///
     /// # Contract
     /// - `tag.removed`: the others stay.
@@ -67,13 +67,13 @@ pub trait WorkflowConditionStore: Send + Sync + 'static {
     /// Edges that lead from any of these jobs, by priority, then in the order they were stored.
     ///
     /// # Contract
-    /// - `edge.from`: each edge with its condition as it was given and what is decided about it.
+    /// - `edge.from`: each edge with its condition as it was given, and its state.
     async fn edges_from(&self, parents: &[JobId]) -> StoreResult<Vec<Edge>>;
 
     /// Edges that lead to any of these jobs, in the order they were stored.
     ///
     /// # Contract
-    /// - `edge.to`: likewise, seen from the other end.
+    /// - `edge.to`: each edge with its condition as it was given, and its state.
     async fn edges_to(&self, children: &[JobId]) -> StoreResult<Vec<Edge>>;
 }
 
@@ -84,13 +84,13 @@ pub trait DlqAlertStore: Send + Sync + 'static {
     ///
     /// # Contract
     /// - `alert.job_window`: the same error of the same job within the window is not recorded again.
-    /// - `alert.fingerprint_window`: of like errors one within the window is to be told about, under any race; the
-    ///   count is exact.
+    /// - `alert.fingerprint_window`: of the alerts with one fingerprint, one within the window says `notify`, under any
+    ///   race; the count is exact.
     async fn record_alerts(&self, alerts: &[NewDlqAlert]) -> StoreResult<Vec<Alerted>>;
 
     /// The alerts of a job, oldest first.
     ///
     /// # Contract
-    /// - `alert.listed`: every recorded one.
+    /// - `alert.listed`: every recorded alert.
     async fn alerts(&self, job: JobId) -> StoreResult<Vec<DlqAlert>>;
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use crate::{BusinessKey, Job, JobId, JobSpec, Recurrence, StoreResult};
 
-/// A schedule on its way into the store. Its identity is the business key.
+/// A schedule to be stored. The business key identifies it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct NewRecurring {
@@ -23,10 +23,10 @@ impl NewRecurring {
     }
 }
 
-/// What became of saving a schedule.
+/// The result of saving a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SavedRecurring {
-    /// It is new.
+    /// It was created.
     Created(JobId),
     /// One with this key existed and was changed in place.
     Updated(JobId),
@@ -52,7 +52,7 @@ pub trait RecurringStore: Send + Sync + 'static {
     ///
     /// # Contract
     /// - `recurring.due`: only masters that are active and due by the store's clock, earliest fire first.
-    /// - `recurring.corrupt`: a due master that cannot be read is FAILED from then on with the error class `CorruptRow`,
-    ///   its key is free, and it hides no other, whatever the limit.
+    /// - `recurring.corrupt`: a due master that cannot be read is FAILED from then on with the error class
+    ///   `CorruptRow`, its key is free, and it hides no other, whatever the limit.
     async fn due_recurring(&self, limit: usize) -> StoreResult<Vec<Job>>;
 }

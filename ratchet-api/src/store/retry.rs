@@ -1,4 +1,4 @@
-//! Reviving dead letters.
+//! Manual retry of dead letters.
 
 use async_trait::async_trait;
 
@@ -6,7 +6,7 @@ use crate::{JobId, JobStatus, StoreResult};
 
 use super::Target;
 
-/// What became of a manual retry.
+/// The verdict on a manual retry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RetryVerdict {
     /// It is PENDING again, and these dependents, which its failure had canceled, wait again.
@@ -35,12 +35,13 @@ pub trait JobRetryStore: Send + Sync + 'static {
     /// # Contract
     /// - `retry.revived`: a FAILED job becomes PENDING, due now, with attempts 0, crash count 0, no error and a
     ///   raised fence; nothing else can be retried.
-    /// - `retry.key`: its business key is reserved again in the same transaction; if a live job holds it, nothing is done.
-    /// - `retry.dependents`: every edge that its failure had refused is open again. Dependents that were canceled for such
-    ///   refusals wait again once enough of their parents are open or satisfied, and what hangs on them likewise;
+    /// - `retry.key`: its business key is reserved again in the same transaction; if a live job holds it, nothing is
+    ///   done.
+    /// - `retry.dependents`: every edge that its failure had refused is open again. Dependents that were canceled for
+    ///   such refusals wait again once enough of their parents are open or satisfied, and so do their own dependents;
     ///   dependents that were released by its failure, or were canceled by hand, stay as they are.
     /// - `retry.batch`: a child no longer counts as failed; a batch that was completed does not complete again.
-    /// - `retry.many`: a call with many jobs does, all at once, what a call for each would do one after the other.
+    /// - `retry.many`: a call with many jobs does, all at once, the same as one call for each job in turn.
     /// - `retry.stale`: with a fence that is not the present one, nothing is done.
     async fn retry(&self, jobs: &[Target]) -> StoreResult<Vec<RetryVerdict>>;
 }

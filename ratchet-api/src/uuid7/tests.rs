@@ -58,10 +58,11 @@ impl WallClock for TestClock {
 struct Warnings(Arc<AtomicUsize>);
 
 impl Warnings {
-    /// A count that hears every warning of this thread.
+    /// A counter that receives every warning of this thread.
     ///
-    /// While there is only one subscriber, a warning that another test's thread meets first is off for everyone: tracing asks
-    /// that thread's subscriber, which it does not have. A second one that stays makes it ask both.
+    /// With only one subscriber, tracing disables a warning for everyone if another test's thread reaches it first: it
+    /// asks that thread's subscriber, which does not exist. A second subscriber that stays registered makes it ask
+    /// both.
     fn counted() -> Self {
         static SECOND: OnceLock<tracing::Dispatch> = OnceLock::new();
         SECOND.get_or_init(|| tracing::Dispatch::new(Self::default()));
@@ -156,7 +157,7 @@ fn threads_sharing_a_generator_never_get_the_same_counter() {
 // shows: S163
 #[test]
 fn a_full_millisecond_is_waited_out_and_the_timestamp_stays_at_wall_time() {
-    /// Shows a later millisecond once the full one has been looked at a few times.
+    /// Shows a later millisecond once the full one has been read a few times.
     struct Advancing(AtomicU64);
     impl WallClock for Advancing {
         fn unix_millis(&self) -> u64 {

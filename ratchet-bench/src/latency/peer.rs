@@ -1,12 +1,12 @@
-//! The other process: it does what its input says, line by line, and tells when.
+//! The other process: it runs the commands on its input, line by line, and reports when it did.
 //!
 //! | line | what it does | what it says |
 //! |---|---|---|
-//! | `submit COUNT RATE` | submits so many jobs, so many a second | id and time of each commit |
+//! | `submit COUNT RATE` | submits COUNT jobs, RATE per second | id and time of each commit |
 //! | `insert COUNT RATE` | the same by hand: insert, `NOTIFY` | the same |
 //! | `cancel ID` | cancels a job | id, and the time before |
 //!
-//! After each of them it says `done`. It ends with its input.
+//! After each command it prints `done`. It ends with its input.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -19,16 +19,16 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::WakeSender;
 use crate::job::{Invoice, call};
-use crate::store::{Bench, Place};
+use crate::store::{Bench, TestDatabase};
 
 const DONE: &str = "done";
 
-/// When something happened, by the clock that both processes read.
+/// The present time, by the clock that both processes read.
 pub(super) fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Such a process, from outside.
+/// A handle on the other process.
 pub(super) struct Peer {
     process: Child,
     input: ChildStdin,
@@ -36,7 +36,7 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn start(bench: &dyn Bench, place: &dyn Place) -> Result<Self> {
+    pub(super) fn start(bench: &dyn Bench, place: &dyn TestDatabase) -> Result<Self> {
         let address = place.address().context("another process cannot open this store")?;
         let mut process = Command::new(std::env::current_exe()?)
             .args(["latency-peer", "--store", bench.name(), "--place", &address])
@@ -49,7 +49,7 @@ impl Peer {
         Ok(Self { process, input, output: BufReader::new(output).lines() })
     }
 
-    /// Has it do something; what happened when.
+    /// Sends a command and returns the times that it reports.
     pub(super) async fn does(&mut self, what: &str) -> Result<Vec<(JobId, Duration)>> {
         self.input.write_all(format!("{what}\n").as_bytes()).await?;
         let mut told = Vec::new();
@@ -70,13 +70,13 @@ impl Peer {
     }
 }
 
-/// Such a process, from inside.
+/// Runs as the other process.
 pub(crate) async fn run(bench: &dyn Bench, address: &str) -> Result<()> {
     let place = bench.place_at(address)?;
     let client =
         Ratchet::builder_shared(place.connect(StoreClock::Server, 2).await?).allow(["billing."]).client()?;
     let mut sender = None;
-    // Blocks this thread alone: whatever runs beside it has the runtime's.
+    // Reading blocks this thread only: the runtime has threads of its own.
     for line in std::io::stdin().lines() {
         let line = line?;
         let words: Vec<&str> = line.split(' ').collect();
@@ -131,7 +131,7 @@ fn say(job: JobId, at: Duration) {
     println!("{job} {}", at.as_nanos());
 }
 
-/// So many a second, and never in step with anything.
+/// A timer that ticks at a rate, never in step with anything.
 struct Pace {
     begun: Instant,
     gap: Duration,

@@ -1,5 +1,5 @@
-//! Submissions at a rate from another process: from the commit there to the first line of the body here, beside the same by
-//! hand; and from a cancel there to the body here.
+//! Submissions at a rate from another process: from the commit there to the first line of the body here, beside the
+//! same by hand; and from a cancel there to the body here.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::peer::{Peer, now};
 use super::{Figure, WakeReceiver};
 use crate::job::{Invoice, METHOD, TARGET};
-use crate::store::{Bench, Place};
+use crate::store::{Bench, TestDatabase};
 
-/// Runs until it is canceled.
+/// The method whose body runs until it is canceled.
 const WAIT: &str = "wait";
 
-/// Engine and probe take turns, so that whatever else the machine does meets them alike.
+/// The sizes of the measurement. Engine and probe take turns, so that other load on the machine affects them equally.
 pub(super) struct Sizes {
     pub(super) rounds: usize,
     /// Jobs in a round, on each side.
@@ -25,7 +25,7 @@ pub(super) struct Sizes {
     pub(super) cancels: usize,
 }
 
-/// Something that happened to a job in this process.
+/// An event of a job in this process, with its time.
 type Event = (JobId, Duration);
 
 pub(super) struct Figures {
@@ -34,7 +34,12 @@ pub(super) struct Figures {
     pub(super) cancel: Figure,
 }
 
-pub(super) async fn run(bench: &dyn Bench, place: &dyn Place, rate: f64, sizes: &Sizes) -> Result<Figures> {
+pub(super) async fn run(
+    bench: &dyn Bench,
+    place: &dyn TestDatabase,
+    rate: f64,
+    sizes: &Sizes,
+) -> Result<Figures> {
     let mut probe = place.wake_receiver().await?.context("there is no probe for this store")?;
     let mut peer = Peer::start(bench, place)?;
     let (begun, mut starts) = unbounded_channel();
@@ -88,7 +93,7 @@ async fn events(happened: &mut UnboundedReceiver<Event>, count: usize) -> Result
     Ok(events)
 }
 
-/// How long it took for each job.
+/// The time between the two events of each job.
 fn between(there: &[Event], here: &[Event]) -> Result<Vec<Duration>> {
     let here: HashMap<JobId, Duration> = here.iter().copied().collect();
     let took = |(job, there): &Event| {
@@ -100,7 +105,7 @@ fn between(there: &[Event], here: &[Event]) -> Result<Vec<Duration>> {
 
 /// A node with every default.
 async fn start(
-    place: &dyn Place,
+    place: &dyn TestDatabase,
     begun: &UnboundedSender<Event>,
     told: &UnboundedSender<Event>,
 ) -> Result<Scheduler> {
@@ -112,7 +117,7 @@ async fn start(
 }
 
 fn note(events: &UnboundedSender<Event>, ctx: &JobContext) {
-    // Whoever measures may be gone.
+    // The measurement may be over.
     let _ = events.send((ctx.job_id(), now()));
 }
 

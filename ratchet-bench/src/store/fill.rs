@@ -1,4 +1,4 @@
-//! Storing a backlog, and telling how far it is.
+//! Storing a backlog with a progress line.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::job::payload;
 const BATCH: usize = 1_000;
 const LINE_EVERY: Duration = Duration::from_millis(500);
 
-/// A line on standard error that tells how far a long fill is.
+/// The progress line of a long fill, on standard error.
 pub(crate) struct Progress {
     label: String,
     total: usize,
@@ -43,7 +43,7 @@ impl Progress {
     fn say(&self, end: &str) {
         let (seconds, share) = (self.begun.elapsed().as_secs_f64(), self.done * 100 / self.total.max(1));
         eprint!("\r{}: {share:>3} %, {} jobs, {seconds:.0} s{end}", self.label, self.done);
-        // A progress line that cannot be written is no reason to stop.
+        // An error of the progress line does not stop the fill.
         drop(std::io::stderr().flush());
     }
 }
@@ -77,7 +77,7 @@ async fn insert(store: &dyn JobStore, batch: &mut Vec<Submission>, progress: &mu
     Ok(())
 }
 
-/// A blocked job comes with what it waits for: a job in a queue that nobody asks for.
+/// The submission of a row. A blocked job comes with its parent: a job in a queue that nobody claims from.
 fn submission(row: &Row, payload: &JobPayload) -> Result<Submission> {
     let mut job = NewJob::new(payload.clone());
     job.spec.id = row.id;

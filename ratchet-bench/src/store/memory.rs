@@ -8,7 +8,7 @@ use ratchet_api::StoreClock;
 use ratchet_api::store::JobStore;
 use ratchet_store_memory::MemoryStore;
 
-use super::{Bench, Place};
+use super::{Bench, TestDatabase};
 
 pub(super) struct Memory;
 
@@ -18,12 +18,12 @@ impl Bench for Memory {
         "memory"
     }
 
-    /// It is the reference, written to be read: it sorts.
+    /// No: this is the reference model, written to be read, and it sorts.
     fn claims_stay_fast(&self) -> bool {
         false
     }
 
-    async fn place(&self) -> Result<Box<dyn Place>> {
+    async fn place(&self) -> Result<Box<dyn TestDatabase>> {
         Ok(Box::new(MemoryPlace(MemoryStore::new())))
     }
 }
@@ -31,7 +31,7 @@ impl Bench for Memory {
 struct MemoryPlace(MemoryStore);
 
 #[async_trait]
-impl Place for MemoryPlace {
+impl TestDatabase for MemoryPlace {
     async fn connect(&self, clock: StoreClock, _connections: usize) -> Result<Arc<dyn JobStore>> {
         Ok(Arc::new(self.0.connect(clock)))
     }

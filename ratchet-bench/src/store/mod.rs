@@ -1,4 +1,4 @@
-//! What differs between stores. A new one is one more file here.
+//! The differences between stores. Each store is one file here.
 
 mod fill;
 mod memory;
@@ -33,7 +33,7 @@ pub(crate) enum StoreName {
     Sqlite,
 }
 
-/// The store of this name, on the server that the environment tells.
+/// Opens the store of this name, on the server that the environment names.
 pub(crate) async fn open(name: StoreName) -> Result<Arc<dyn Bench>> {
     Ok(match name {
         StoreName::Memory => Arc::new(memory::Memory),
@@ -48,7 +48,7 @@ pub(crate) async fn open(name: StoreName) -> Result<Arc<dyn Bench>> {
 pub(crate) trait Bench: Send + Sync {
     fn name(&self) -> &'static str;
 
-    /// What readers should know before they believe a figure.
+    /// Remarks that readers need to judge the figures.
     async fn remarks(&self) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
@@ -58,37 +58,37 @@ pub(crate) trait Bench: Send + Sync {
         true
     }
 
-    /// The least share of the probe's speed, at batches of 500, that is good enough.
+    /// The least share of the probe's speed, at batches of 500, that passes.
     fn least_of_probe(&self) -> Option<f64> {
         None
     }
 
-    /// How much longer than by hand a job of another process may take to be picked up.
+    /// How many times longer than by hand the pick-up of another process's job may take.
     fn most_of_wake_probe(&self) -> f64 {
         1.5
     }
 
-    /// How many statements a heartbeat is.
+    /// The number of statements of a heartbeat.
     fn statements_of_a_beat(&self) -> f64 {
         1.0
     }
 
-    /// Bytes of the server's log so far: what it writes to make commits last.
+    /// Bytes of the server's write-ahead log or journal so far.
     async fn log_bytes(&self) -> Result<Option<u64>> {
         Ok(None)
     }
 
-    /// How many transactions have written something so far.
+    /// The number of writing transactions so far.
     async fn commits(&self) -> Result<Option<u64>> {
         Ok(None)
     }
 
-    /// How often nodes were in each other's way so far.
+    /// The counters of contention between nodes so far.
     async fn contention(&self) -> Result<Option<Contention>> {
         Ok(None)
     }
 
-    /// How many connections the store has unless told otherwise.
+    /// The number of connections that the store has by default.
     fn usual_connections(&self) -> usize {
         1
     }
@@ -99,70 +99,70 @@ pub(crate) trait Bench: Send + Sync {
     }
 
     /// Makes an empty place for jobs.
-    async fn place(&self) -> Result<Box<dyn Place>>;
+    async fn place(&self) -> Result<Box<dyn TestDatabase>>;
 
-    /// The place that another process has made, by its [address](Place::address).
-    fn place_at(&self, _address: &str) -> Result<Box<dyn Place>> {
+    /// The place that another process made, by its [address](TestDatabase::address).
+    fn place_at(&self, _address: &str) -> Result<Box<dyn TestDatabase>> {
         bail!("another process cannot open this store");
     }
 }
 
-/// A store, and how many statements it has sent so far.
+/// A store, and a counter of the statements that it sent.
 pub(crate) type Counted = (Arc<dyn JobStore>, Box<dyn Fn() -> u64 + Send + Sync>);
 
 /// A place for jobs: a schema, a file, a database.
 #[async_trait]
-pub(crate) trait Place: Send + Sync {
+pub(crate) trait TestDatabase: Send + Sync {
     /// Opens the store on it.
     async fn connect(&self, clock: StoreClock, connections: usize) -> Result<Arc<dyn JobStore>>;
 
-    /// Stores a backlog. The store itself can do it; behind its back it may go faster.
+    /// Stores a backlog, through the store or directly in the database, which may be faster.
     async fn fill(&self, backlog: Backlog, progress: &mut Progress) -> Result<()> {
         let store = self.connect(StoreClock::Server, 1).await?;
         fill::through(store.as_ref(), backlog, progress).await
     }
 
-    /// Does what the server would do by itself after a while: statistics, hint bits, a checkpoint.
+    /// Does the work that the server would do by itself after a while: statistics, hint bits, a checkpoint.
     async fn tidy(&self) -> Result<()> {
         Ok(())
     }
 
-    /// The best jobs of a queue by the literal rule, found by sorting all that are due: in the database if it can.
+    /// The best jobs of a queue by the literal rule, found by sorting all due ones: in the database if possible.
     async fn literal(&self, backlog: Backlog, queue: &str, limit: usize) -> Result<Vec<JobId>> {
         Ok(backlog.best(queue, limit))
     }
 
-    /// How many rows the claim that took this job has locked, if that can be found out.
+    /// The number of rows locked by the claim that took this job, if that can be found out.
     async fn locked_with(&self, _job: JobId) -> Result<Option<u64>> {
         Ok(None)
     }
 
-    /// How the database finds the rows of this claim, if it tells. No step may read more than `most` rows.
+    /// The plan of this claim, if the database tells it. No step may read more than `most` rows.
     async fn plan(&self, _clock: StoreClock, _request: &ClaimRequest, _most: u64) -> Result<Option<Plan>> {
         Ok(None)
     }
 
-    /// The same work by hand: connections of its own to tables of its own.
+    /// Lanes that do the same work by hand: connections of their own to tables of their own.
     async fn probe(&self, _lanes: usize) -> Result<Option<Vec<Box<dyn Lane>>>> {
         Ok(None)
     }
 
-    /// A user who submits inside of transactions, if the store can do that.
+    /// A user who submits inside transactions, if the store supports that.
     async fn shop(&self) -> Result<Option<Box<dyn Shop>>> {
         Ok(None)
     }
 
-    /// Where another process finds it, if one can.
+    /// The address by which another process finds this place, if one can.
     fn address(&self) -> Option<String> {
         None
     }
 
-    /// A wakeup by hand, if the store has wakeups: the side that runs, which comes first.
+    /// The running side of a wakeup by hand, if the store has wakeups. Made before the submitting side.
     async fn wake_receiver(&self) -> Result<Option<Box<dyn WakeReceiver>>> {
         Ok(None)
     }
 
-    /// The side that submits.
+    /// The submitting side of a wakeup by hand.
     async fn wake_sender(&self) -> Result<Option<Box<dyn WakeSender>>> {
         Ok(None)
     }
@@ -176,10 +176,10 @@ pub(crate) trait Place: Send + Sync {
     async fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// What the database said about the way that it takes.
+/// The plan of a claim, as the database reported it.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Plan {
-    /// What grows with the backlog.
+    /// Steps that grow with the backlog.
     pub(crate) objections: Vec<String>,
     /// The most rows that any step read.
     pub(crate) most_read: Option<u64>,

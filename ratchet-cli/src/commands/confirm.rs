@@ -1,4 +1,4 @@
-//! Asking before something is changed that cannot be changed back.
+//! Confirmation before a change that cannot be undone.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
@@ -6,20 +6,20 @@ use anyhow::{Result, bail, ensure};
 
 use crate::output::escape;
 
-/// Up to here things are counted before anyone is asked.
+/// The limit up to which affected rows are counted before the question.
 pub(crate) const COUNTED: usize = 1_000;
 
-/// Whether to ask.
+/// The option to skip the confirmation.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Confirm {
-    /// Do not ask whether it is meant
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }
 
 impl Confirm {
-    /// Asks whether it is meant that this `will_be` done, unless the command says so. Fails if it is not, or if there is
-    /// nobody to ask.
+    /// Asks for confirmation that this `will_be` done, unless `--yes` is given. Fails if the answer is no, or if there
+    /// is no terminal to ask on.
     pub(crate) fn ask(self, will_be: &str) -> Result<()> {
         if self.yes {
             return Ok(());
@@ -38,7 +38,7 @@ impl Confirm {
     }
 }
 
-/// How many there are, of what was counted up to [`COUNTED`].
+/// The number found, as text; counts stop at [`COUNTED`].
 pub(crate) fn how_many(found: usize, one: &str) -> String {
     match found {
         1 => format!("1 {one}"),

@@ -11,13 +11,13 @@ use ratchet_store_sqlite::SqliteStore;
 use super::screen::Screen;
 use super::shop::{Kitchen, Mail, Till};
 
-/// The most letters that go out at once.
+/// The most letters sent at once.
 const LETTERS_AT_ONCE: u32 = 2;
 
 /// `ratchet demo`
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Keep the jobs in this file, to look at them afterwards [default: a file that goes away]
+    /// Keep the jobs in this file for other commands [default: a temporary file]
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 }
@@ -61,7 +61,7 @@ async fn open(file: &std::path::Path, screen: &Screen) -> Result<Scheduler> {
         .await?)
 }
 
-/// How many jobs ended how.
+/// The number of jobs by how they ended.
 struct Counts {
     succeeded: usize,
     failed: usize,
@@ -92,10 +92,11 @@ async fn day(scheduler: &Scheduler, screen: &Screen) -> Result<Counts> {
 
     screen.say(&format!("Six letters go out, no more than {LETTERS_AT_ONCE} at once in the whole cluster."));
     let letters = (1..=6).map(|number| Mail::job().letter(number));
-    let letters = scheduler.enqueue_many(letters).await?.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let letters =
+        scheduler.client().enqueue_many(letters).await?.into_iter().collect::<Result<Vec<_>, _>>()?;
 
     half_done(&unwanted).await?;
-    scheduler.cancel(unwanted.id(), "the customer changed their mind").await?;
+    scheduler.client().cancel(unwanted.id(), "the customer changed their mind").await?;
 
     for payment in payments {
         payment.result().await?;
@@ -109,7 +110,7 @@ async fn day(scheduler: &Scheduler, screen: &Screen) -> Result<Counts> {
     for letter in letters {
         letter.result().await?;
     }
-    receipts(scheduler).await
+    receipts(scheduler.client()).await
 }
 
 /// Waits until a cake is half baked.
@@ -123,7 +124,7 @@ async fn half_done(cake: &JobHandle<()>) -> Result<()> {
     }
 }
 
-/// Waits until the receipts that follow the payments are sent, and counts.
+/// Waits until the receipts that follow the payments are sent, and counts all jobs.
 async fn receipts(client: &Client) -> Result<Counts> {
     loop {
         let jobs = client.store().query_jobs(&JobFilter::default(), &PageRequest::first(1_000)).await?.jobs;

@@ -10,7 +10,7 @@ use super::jobs::filter::Filter;
 use super::jobs::many::{self, Extent};
 use crate::output::dead_letter::Groups;
 use crate::output::{Instant, Output};
-use crate::store::Place;
+use crate::store::StoreArgs;
 
 /// `ratchet dlq`
 #[derive(Debug, clap::Args)]
@@ -25,16 +25,16 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Shows dead letters in groups that failed alike, the biggest first
+    /// List dead letters in groups of the same error, largest group first
     #[command(after_help = "Examples:
   ratchet dlq list --limit 5
   ratchet dlq list --json | jq -r '.groups[] | \"\\(.count) \\(.error)\"'")]
     List {
-        /// The most groups
+        /// Show at most N groups
         #[arg(long, value_name = "N", default_value_t = 20)]
         limit: u16,
     },
-    /// Runs dead letters again, as if they had never been tried: a group, all that match, or every one
+    /// Retry dead letters from their first attempt: one group, all that match a filter, or all
     #[command(after_help = "Examples:
   ratchet dlq retry 6d3f0c1b9a7e4f5d8c2b1a0f9e8d7c6b    # the group with this fingerprint
   ratchet dlq retry --queue mail --ended-from 2026-11-16T08:30:00Z
@@ -44,7 +44,7 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Retry {
-    /// The group's fingerprint, as `ratchet dlq list` shows it
+    /// Retry the group with this fingerprint, as shown by `ratchet dlq list`
     #[arg(
         value_name = "FINGERPRINT",
         required_unless_present_any = ["Filter", "all"],
@@ -52,7 +52,7 @@ struct Retry {
     )]
     group: Option<String>,
 
-    /// Every dead letter
+    /// Retry every dead letter
     #[arg(long, conflicts_with = "Filter")]
     all: bool,
 
@@ -63,7 +63,7 @@ struct Retry {
     extent: Extent,
 }
 
-pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) -> Result<ExitCode> {
+pub(crate) async fn run(arguments: &Arguments, place: &StoreArgs, output: Output) -> Result<ExitCode> {
     let client = place.open().await?;
     let store = client.store();
     match &arguments.command {

@@ -15,10 +15,10 @@ use ratchet_core::DEFERRED_BY_BREAKER;
 
 use crate::output::Output;
 use crate::output::explain::{Ahead, Explanation, Facts, Holder, Parent, Resource, Unreadable};
-use crate::store::Place;
+use crate::store::StoreArgs;
 
-/// The most jobs of a queue that are compared with a job, and how many are read at once.
-const MOST: usize = 10_000;
+/// The most jobs of a queue that are compared with a job, and the page size in which they are read.
+const MAX_SCANNED: usize = 10_000;
 const PAGE: usize = 1_000;
 
 /// `ratchet explain`
@@ -27,11 +27,11 @@ const PAGE: usize = 1_000;
   ratchet explain 0193297a-5c1e-7d4b-8f3a-0242ac120002
   ratchet explain 0193297a-5c1e-7d4b-8f3a-0242ac120002 --json | jq -r '.reasons[].reason'")]
 pub(crate) struct Arguments {
-    /// The job's id
+    /// The id of the job
     id: JobId,
 }
 
-pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) -> Result<ExitCode> {
+pub(crate) async fn run(arguments: &Arguments, place: &StoreArgs, output: Output) -> Result<ExitCode> {
     let (client, id) = (place.open().await?, arguments.id);
     let store = client.store();
     let found = match store.find(&[id]).await {
@@ -52,7 +52,7 @@ pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) ->
     Ok(ExitCode::SUCCESS)
 }
 
-/// The archive is read in the order of ids.
+/// Finds an archived job. The archive is read in the order of ids.
 async fn archived(store: &dyn JobStore, id: JobId) -> Result<Option<ArchivedJob>> {
     let next = id.as_uuid().as_u128().checked_add(1);
     let before = next.map(|next| JobId::from_uuid(uuid::Uuid::from_u128(next)));
@@ -80,7 +80,7 @@ async fn gather(store: &dyn JobStore, job: Job) -> Result<Facts> {
     })
 }
 
-/// The jobs at the other ends of the edges that are not decided.
+/// The parents of the undecided edges.
 async fn parents(store: &dyn JobStore, edges: Vec<Edge>) -> Result<Vec<Parent>> {
     let open: Vec<_> = edges.into_iter().filter(|edge| edge.state == EdgeState::Open).collect();
     let ids: Vec<_> = open.iter().map(|edge| edge.parent).collect();
@@ -93,7 +93,7 @@ async fn parents(store: &dyn JobStore, edges: Vec<Edge>) -> Result<Vec<Parent>> 
     Ok(open.into_iter().zip(jobs).map(parent).collect())
 }
 
-/// Jobs; `None` also for each whose row cannot be read, which hides no other.
+/// The jobs with these ids; `None` for missing and unreadable ones, which do not affect the others.
 async fn find_readable(store: &dyn JobStore, ids: &[JobId]) -> Result<Vec<Option<Job>>> {
     let is_corrupt = |error: &StoreError| error.kind() == StoreErrorKind::Corrupt;
     match store.find(ids).await {
@@ -121,7 +121,7 @@ async fn resource(store: &dyn JobStore, job: &Job) -> Result<Option<Resource>> {
     Ok(Some(Resource { name, limit: Some(used.limit.max_concurrent), holders }))
 }
 
-/// What the newest line of a job's log says.
+/// The newest line of a job's log.
 async fn last_line(store: &dyn JobStore, id: JobId) -> Result<Option<String>> {
     let mut last: Option<LogLine> = None;
     loop {
@@ -133,14 +133,14 @@ async fn last_line(store: &dyn JobStore, id: JobId) -> Result<Option<String>> {
     }
 }
 
-/// How many due jobs of its queue are claimed before this one.
+/// The number of due jobs of its queue that are claimed before this one.
 async fn ahead(store: &dyn JobStore, job: &Job, now: Timestamp) -> Result<Ahead> {
     let mut filter = JobFilter::default();
     filter.statuses = vec![JobStatus::Pending];
     filter.queue = Some(job.spec.queue.clone());
     let place = order(job, now);
     let (mut ahead, mut page) = (Ahead::default(), PageRequest::first(PAGE));
-    for _ in 0..MOST / PAGE {
+    for _ in 0..MAX_SCANNED / PAGE {
         let read = store.query_jobs(&filter, &page).await?;
         let due = read.jobs.iter().filter(|other| other.blocked_by == 0 && other.scheduled_time <= now);
         let due = due.filter(|other| other.recurrence.is_none());
@@ -153,8 +153,8 @@ async fn ahead(store: &dyn JobStore, job: &Job, now: Timestamp) -> Result<Ahead>
     Ok(Ahead { or_more: true, ..ahead })
 }
 
-/// Where a job stands among those that are due. How fast an application lets jobs rise is not known here; most leave that
-/// as it is.
+/// The claim order of a job among the due ones. An application's own `priority_boost_interval` is not known here, so
+/// this uses the default, as most applications do.
 fn order(job: &Job, now: Timestamp) -> (Reverse<i64>, Timestamp, JobId) {
     let boost = StoreOptions::default().priority_boost_interval;
     let waited = now.since(job.scheduled_time);

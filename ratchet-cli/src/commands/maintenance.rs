@@ -14,7 +14,7 @@ use ratchet_core::maintenance::{Ran, Task};
 use super::confirm::{COUNTED, Confirm, how_many};
 use crate::output::maintenance::{Runs, TaskRun};
 use crate::output::{Output, progress, span};
-use crate::store::Place;
+use crate::store::StoreArgs;
 
 /// `ratchet maintenance`
 #[derive(Debug, clap::Args)]
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Does tasks now, under the same locks as the nodes do at their time
+    /// Run tasks now, under the same locks that nodes use on schedule
     #[command(after_help = "Tasks:
   archive        moves ended jobs into the archive
   archive-purge  deletes archived jobs
@@ -45,11 +45,11 @@ Examples:
 
 #[derive(Debug, clap::Args)]
 struct Run {
-    /// What to do, in this order
+    /// The tasks to run, in this order
     #[arg(required = true, value_name = "TASK")]
     tasks: Vec<Task>,
 
-    /// How old it must be: 90d, 12h, 30min, 10s. The options of your application are not known here
+    /// Minimum age: 90d, 12h, 30min, 10s. The retention options of your application are not known here
     #[arg(long, value_name = "AGE", value_parser = age)]
     older_than: Duration,
 
@@ -57,7 +57,7 @@ struct Run {
     confirm: Confirm,
 }
 
-pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) -> Result<ExitCode> {
+pub(crate) async fn run(arguments: &Arguments, place: &StoreArgs, output: Output) -> Result<ExitCode> {
     let Command::Run(Run { tasks, older_than, confirm }) = &arguments.command;
     let client = place.open().await?;
     let losses = losses(tasks, *older_than, &client).await?;
@@ -81,7 +81,7 @@ pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) ->
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What will be done to things that somebody may still want.
+/// Descriptions of the affected data that someone may still want.
 async fn losses(tasks: &[Task], older_than: Duration, client: &Client) -> Result<Vec<String>> {
     let age = format!("older than {}", span(older_than));
     let (mut deleted, mut archived) = (Vec::new(), None);
@@ -106,14 +106,14 @@ async fn losses(tasks: &[Task], older_than: Duration, client: &Client) -> Result
     Ok(archived.into_iter().chain(deleted).collect())
 }
 
-/// How many dead letters are older than this, counted up to [`COUNTED`].
+/// The number of dead letters older than this, counted up to [`COUNTED`].
 async fn dead_letters(older_than: Duration, client: &Client) -> Result<usize> {
     let mut filter = JobFilter::default();
     filter.ended_until = Some(client.store().database_time().await? - older_than);
     Ok(client.retry_all(filter).count(COUNTED).await?)
 }
 
-/// Becomes true at Ctrl-C or SIGTERM: whoever is killed instead keeps the lock until it ends by itself.
+/// A flag that becomes true at Ctrl-C or SIGTERM. A process killed otherwise holds its lock until that expires.
 fn stop_on_signal() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&stop);

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::output::Output;
-use crate::store::Place;
+use crate::store::StoreArgs;
 
 /// `ratchet migrate`
 #[derive(Debug, clap::Args)]
@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     status: bool,
 }
 
-pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) -> Result<ExitCode> {
+pub(crate) async fn run(arguments: &Arguments, place: &StoreArgs, output: Output) -> Result<ExitCode> {
     if !arguments.status {
         output.show(&place.migrate().await?)?;
         return Ok(ExitCode::SUCCESS);

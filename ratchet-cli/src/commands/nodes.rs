@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::output::node::{NodeList, Nodes};
 use crate::output::{Instant, Output};
-use crate::store::Place;
+use crate::store::StoreArgs;
 
 /// `ratchet nodes`
 #[derive(Debug, clap::Args)]
@@ -16,7 +16,7 @@ use crate::store::Place;
   watch -n 1 ratchet nodes --url jobs.db")]
 pub(crate) struct Arguments {}
 
-pub(crate) async fn run(_: &Arguments, place: &Place, output: Output) -> Result<ExitCode> {
+pub(crate) async fn run(_: &Arguments, place: &StoreArgs, output: Output) -> Result<ExitCode> {
     let client = place.open().await?;
     let store = client.store();
     let now = Instant(store.database_time().await?);

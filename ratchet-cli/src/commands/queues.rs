@@ -8,7 +8,7 @@ use ratchet_api::{JobPriority, QueueName};
 
 use crate::output::Output;
 use crate::output::queue::{Queues, Switched};
-use crate::store::Place;
+use crate::store::StoreArgs;
 
 /// `ratchet queues`
 #[derive(Debug, clap::Args)]
@@ -23,22 +23,22 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Stops claims from a queue in the whole cluster; running jobs go on
+    /// Stop claims from a queue in the whole cluster; running jobs continue
     #[command(after_help = "Example:\n  ratchet queues pause mail")]
     Pause(Queue),
-    /// Allows claims again
+    /// Allow claims from a queue again
     #[command(after_help = "Example:\n  ratchet queues resume mail")]
     Resume(Queue),
 }
 
 #[derive(Debug, clap::Args)]
 struct Queue {
-    /// The queue's name
+    /// The name of the queue
     #[arg(value_parser = |text: &str| QueueName::new(text))]
     name: QueueName,
 }
 
-pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) -> Result<ExitCode> {
+pub(crate) async fn run(arguments: &Arguments, place: &StoreArgs, output: Output) -> Result<ExitCode> {
     let client = place.open().await?;
     let store = client.store();
     let (queue, paused) = match &arguments.command {

@@ -8,7 +8,7 @@ use ratchet_api::ResourceName;
 
 use crate::output::Output;
 use crate::output::resource::{Limited, Resources};
-use crate::store::Place;
+use crate::store::StoreArgs;
 
 /// `ratchet resources`
 #[derive(Debug, clap::Args)]
@@ -23,25 +23,25 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Shows every resource that has a limit, and the jobs that hold a permit of it; so does no command
+    /// List every resource with a limit and the jobs that hold its permits; the same as no subcommand
     #[command(after_help = "Example:\n  ratchet resources list --json")]
     List,
-    /// Says how many jobs may use a resource at once, in the whole cluster. A node that is started with another number
-    /// sets that
+    /// Set how many jobs may use a resource at once in the whole cluster. A node that starts with another limit for it
+    /// overwrites this one
     #[command(after_help = "Example:\n  ratchet resources set printer 2")]
     Set(Limit),
 }
 
 #[derive(Debug, clap::Args)]
 struct Limit {
-    /// The resource's name, as jobs give it
+    /// The name of the resource, as given by jobs
     #[arg(value_parser = |text: &str| ResourceName::new(text))]
     name: ResourceName,
     /// The most jobs at once
     limit: u32,
 }
 
-pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) -> Result<ExitCode> {
+pub(crate) async fn run(arguments: &Arguments, place: &StoreArgs, output: Output) -> Result<ExitCode> {
     let client = place.open().await?;
     match &arguments.command {
         None | Some(Command::List) => output.show(&Resources::of(client.store().resources().await?))?,

@@ -1,4 +1,4 @@
-//! What a demo shows.
+//! The output of the demo.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use ratchet_api::{JobEvent, JobEventKind, JobType};
 
 use crate::output::escape;
 
-/// Prints what happens, one line each.
+/// Prints events, one line each.
 #[derive(Clone, Default)]
 pub(crate) struct Screen {
     retries: Arc<AtomicU32>,
@@ -20,7 +20,7 @@ impl Screen {
         print(&format!("\n{text}"));
     }
 
-    /// How many jobs were tried again.
+    /// The number of retries.
     pub(crate) fn retries(&self) -> u32 {
         self.retries.load(Ordering::Relaxed)
     }
@@ -41,14 +41,14 @@ impl JobEventListener for Screen {
             JobEventKind::Canceled { .. } => "canceled".to_owned(),
             _ => return,
         };
-        // The end of an id differs from one job to the next; its beginning is the time.
+        // The end of an id is random; its beginning is the time.
         let id = event.header.job_id.to_string();
         let kind = if event.header.job_type == JobType::Callback { "receipt" } else { "job    " };
         print(&format!("  {kind} …{}  {what}", &id[id.len() - 8..]));
     }
 }
 
-/// Whoever reads may have seen enough.
+/// Ignores write errors: the reader may have closed the pipe.
 fn print(line: &str) {
     let _ = writeln!(std::io::stdout(), "{}", escape::text(line));
 }

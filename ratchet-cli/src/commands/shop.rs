@@ -1,4 +1,4 @@
-//! The services of the shop. Their bodies only wait.
+//! The services of the shop. Their bodies only sleep.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -7,14 +7,14 @@ use std::time::Duration;
 use ratchet_core::{JobContext, JobError, jobs};
 use tokio::time::sleep;
 
-/// Takes money.
+/// The service that takes payments.
 #[derive(Default)]
 pub(crate) struct Till {
-    /// Customers whose bank needs a second try.
+    /// Customers whose first payment failed; their bank needs a second attempt.
     tried: Mutex<HashSet<String>>,
 }
 
-/// What goes wrong at the till.
+/// The errors of a payment.
 #[derive(Debug, thiserror::Error, JobError)]
 pub(crate) enum PayError {
     #[error("the card is reported as stolen")]
@@ -41,7 +41,7 @@ impl Till {
     }
 }
 
-/// Bakes.
+/// The service that bakes cakes.
 pub(crate) struct Kitchen;
 
 #[jobs(target = "shop.Kitchen")]
@@ -58,7 +58,7 @@ impl Kitchen {
     }
 }
 
-/// Writes letters.
+/// The service that sends letters.
 pub(crate) struct Mail;
 
 #[jobs(target = "shop.Mail")]
@@ -69,7 +69,7 @@ impl Mail {
         sleep(Duration::from_millis(300)).await;
     }
 
-    /// Runs after a payment.
+    /// Sends the receipt of a payment.
     #[job]
     async fn receipt(&self, ctx: &JobContext) {
         if let Some(cause) = ctx.cause() {

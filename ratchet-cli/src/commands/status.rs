@@ -10,7 +10,7 @@ use crate::output::dead_letter::Groups;
 use crate::output::node::Nodes;
 use crate::output::queue::Queues;
 use crate::output::{Instant, Output};
-use crate::store::Place;
+use crate::store::StoreArgs;
 
 /// The most groups of dead letters on the screen.
 const GROUPS: usize = 10;
@@ -22,7 +22,7 @@ const GROUPS: usize = 10;
   ratchet status --url jobs.db --json | jq '.queues[] | select(.paused)'")]
 pub(crate) struct Arguments {}
 
-/// How a store is doing.
+/// The state of a store.
 #[derive(Serialize)]
 struct Status {
     store: Store,
@@ -35,9 +35,9 @@ struct Status {
 
 #[derive(Serialize)]
 struct DeadLetters {
-    /// Of all groups.
+    /// The number of dead letters in all groups.
     count: u64,
-    /// The biggest groups.
+    /// The largest groups.
     #[serde(flatten)]
     groups: Groups,
 }
@@ -48,7 +48,7 @@ struct Store {
     location: String,
 }
 
-pub(crate) async fn run(_: &Arguments, place: &Place, output: Output) -> Result<ExitCode> {
+pub(crate) async fn run(_: &Arguments, place: &StoreArgs, output: Output) -> Result<ExitCode> {
     let client = place.open().await?;
     let store = client.store();
     let now = Instant(store.database_time().await?);

@@ -10,7 +10,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::screen::Screen;
 use super::shop::{Kitchen, Mail, Till};
 use crate::output::progress;
-use crate::store::Place;
+use crate::store::StoreArgs;
 
 /// `ratchet worker`
 #[derive(Debug, clap::Args)]
@@ -20,27 +20,27 @@ use crate::store::Place;
   ratchet worker --url shop.db                # in another terminal: runs jobs only
   ratchet nodes --url shop.db                 # in a third one: both of them")]
 pub(crate) struct Arguments {
-    /// Submit so many jobs a second
+    /// Submit N jobs per second
     #[arg(long, value_name = "N", default_value_t = 0.0)]
     rate: f64,
 
-    /// What people call this node [default: host name and process id]
+    /// The label of this node [default: host name and process id]
     #[arg(long, value_name = "NAME")]
     label: Option<String>,
 
-    /// Run so many jobs at once
+    /// Run at most N jobs at once
     #[arg(long, value_name = "N", default_value_t = 10)]
     slots: u32,
 
-    /// When this node is killed, others take its jobs over after so many seconds
+    /// The lease: if this node is killed, others take over its jobs after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=3600))]
     lease: u64,
 }
 
-/// The most letters that go out at once, in the whole cluster.
+/// The most letters sent at once in the whole cluster.
 const LETTERS_AT_ONCE: u32 = 4;
 
-pub(crate) async fn run(arguments: &Arguments, place: &Place) -> Result<ExitCode> {
+pub(crate) async fn run(arguments: &Arguments, place: &StoreArgs) -> Result<ExitCode> {
     ensure!((0.0..=10_000.0).contains(&arguments.rate), "--rate is a number from 0 to 10000");
     let screen = Screen::default();
     let scheduler = start(arguments, place, &screen).await?;
@@ -59,7 +59,7 @@ pub(crate) async fn run(arguments: &Arguments, place: &Place) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-async fn start(arguments: &Arguments, place: &Place, screen: &Screen) -> Result<Scheduler> {
+async fn start(arguments: &Arguments, place: &StoreArgs, screen: &Screen) -> Result<Scheduler> {
     let Arguments { label, slots, lease, .. } = arguments;
     let builder = Ratchet::builder_shared(place.connect(4).await?)
         .register(Till::default())
@@ -79,7 +79,7 @@ async fn start(arguments: &Arguments, place: &Place, screen: &Screen) -> Result<
     Ok(builder.start().await?)
 }
 
-/// Customers come, one after the other, until the shop closes. Never ends if none is to come.
+/// Submits orders at `rate` until the shop closes. Never returns if the rate is zero.
 async fn submit(scheduler: &Scheduler, rate: f64) -> Result<()> {
     if rate <= 0.0 {
         return std::future::pending().await;
@@ -92,7 +92,7 @@ async fn submit(scheduler: &Scheduler, rate: f64) -> Result<()> {
             break;
         }
         if let Err(error) = order(scheduler, number).await {
-            // The database may be gone for a while; the node goes on as well.
+            // The database may be down for a while; the node keeps running as well.
             progress(&format!("an order was not stored: {error}"));
         }
     }

@@ -1,4 +1,4 @@
-//! Dead letters.
+//! Output of dead letters.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{Instant, Table};
 
-/// Dead letters by what went wrong.
+/// Dead letters, grouped by fingerprint.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Groups {
     groups: Vec<Group>,
@@ -21,7 +21,7 @@ struct Group {
     fingerprint: Fingerprint,
     count: u64,
     target: TargetName,
-    /// Of the newest.
+    /// The error of the newest one.
     error: String,
     newest: JobId,
     last_at: Instant,

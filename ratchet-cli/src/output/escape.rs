@@ -1,16 +1,16 @@
-//! Characters that a terminal obeys, or hides, are shown as escapes: stored text must not steer a terminal, reorder a
-//! line or begin a new one.
+//! Escapes for characters that a terminal interprets or hides: stored text must not control a terminal, reorder a line
+//! or begin a new one.
 
 use std::fmt::Write as _;
 
 use ratchet_api::is_deceptive;
 
-/// Whether a terminal would obey or hide this character instead of showing it. Line feeds and tabs are layout.
+/// Whether a terminal would interpret or hide this character instead of showing it. Line feeds and tabs are layout.
 fn steers(c: char) -> bool {
     is_deceptive(c) && !matches!(c, '\n' | '\t')
 }
 
-/// Text for a terminal. It keeps its lines.
+/// Escapes text for a terminal. Line feeds stay.
 pub(crate) fn text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -22,19 +22,19 @@ pub(crate) fn text(text: &str) -> String {
     out
 }
 
-/// Stored text inside a line of ours: it cannot begin a line that looks like one of ours.
+/// Escapes stored text inside one of our lines, so that it cannot fake another one.
 pub(crate) fn one_line(stored: &str) -> String {
     text(stored).replace('\n', "\\n")
 }
 
-/// A JSON document for a terminal. It means the same as before.
+/// Escapes a JSON document for a terminal without changing its value.
 pub(super) fn json(document: &str) -> String {
     let mut out = String::with_capacity(document.len());
     for c in document.chars() {
         match c {
-            // In JSON it stands between tokens, never in a string.
+            // In valid JSON a carriage return stands between tokens, never in a string.
             '\r' => out.push(' '),
-            // In JSON any other of them stands in a string, where an escape means the same.
+            // In JSON any other such character stands in a string, where an escape means the same.
             c if steers(c) => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
                 let _ = write!(out, "\\u{unit:04x}");
             }),

@@ -1,4 +1,4 @@
-//! Jobs.
+//! Output of jobs.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::{Instant, Table, escape};
 
-/// A stored job. Every field is always there; what does not apply is null.
+/// A stored job. Every field is always present; one that does not apply is null.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct JobView {
     pub(crate) id: JobId,
@@ -60,7 +60,7 @@ pub(crate) struct JobView {
 pub(crate) struct Call {
     target: TargetName,
     method: MethodName,
-    /// The stored text, as it was given.
+    /// The stored text, unchanged.
     payload: Json,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct Ending {
     pub(crate) result: Option<Json>,
 }
 
-/// Stored JSON, exactly as it was given; a string if it is none after all.
+/// Stored JSON, unchanged; a string if it is not valid JSON.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Json {
@@ -114,7 +114,7 @@ impl Call {
         }
     }
 
-    /// The arguments, or all of a payload that has none.
+    /// The arguments, or the whole payload if it has none.
     pub(crate) fn arguments(&self) -> String {
         #[derive(serde::Deserialize)]
         struct Payload<'a> {
@@ -188,17 +188,17 @@ impl JobView {
         }
     }
 
-    /// Failures so far, of the attempts that there are.
+    /// Failures so far, out of the allowed attempts.
     pub(crate) fn tries(&self) -> String {
         format!("{} of {}", self.attempts, u64::from(self.max_retries) + 1)
     }
 }
 
-/// A part of the list of jobs.
+/// A page of the list of jobs.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Page {
     jobs: Vec<JobView>,
-    /// What `--after` takes for the next page.
+    /// The argument of `--after` for the next page.
     next: Option<JobId>,
     /// Rows that cannot be read.
     unreadable: Vec<JobId>,
@@ -241,13 +241,13 @@ impl fmt::Display for Page {
     }
 }
 
-/// What became of a request to steer one job.
+/// The result of an operation on one job.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Answer {
     pub(crate) id: JobId,
-    /// Whether it is as asked for.
+    /// Whether the job is in the requested state.
     pub(crate) done: bool,
-    /// Where it is now; null if there is no such job.
+    /// The current status; null if there is no such job.
     pub(crate) status: Option<JobStatus>,
     pub(crate) answer: String,
 }
@@ -258,7 +258,7 @@ impl fmt::Display for Answer {
     }
 }
 
-/// An answer for each job, in order.
+/// The results for several jobs, in order.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Answers {
     pub(crate) jobs: Vec<Answer>,

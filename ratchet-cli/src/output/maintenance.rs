@@ -1,11 +1,11 @@
-//! What was cleaned up.
+//! Output of maintenance.
 
 use std::fmt;
 
 use ratchet_core::maintenance::{Ran, Task};
 use serde::Serialize;
 
-/// What became of some tasks.
+/// The results of tasks.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Runs {
     pub(crate) tasks: Vec<TaskRun>,
@@ -14,9 +14,9 @@ pub(crate) struct Runs {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct TaskRun {
     task: &'static str,
-    /// `done`, `busy` (another node is at it), `lost` (the lock was lost on the way) or `stopped`.
+    /// `done`, `busy` (another node runs it), `lost` (the lock was lost on the way) or `stopped`.
     outcome: &'static str,
-    /// How many rows were moved or deleted.
+    /// The number of rows moved or deleted.
     rows: u64,
     #[serde(skip)]
     pub(crate) ran: Ran,

@@ -1,4 +1,4 @@
-//! What became of many jobs.
+//! Output of operations on many jobs.
 
 use std::fmt;
 
@@ -6,16 +6,16 @@ use ratchet_api::JobId;
 use ratchet_core::Steered;
 use serde::Serialize;
 
-/// How many jobs were steered, and which were not.
+/// The number of jobs changed, and the jobs that were not.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Many {
     /// Jobs that were retried or canceled.
     done: u64,
-    /// Those of them that run.
+    /// Those of them that are running.
     told_to_stop: u64,
-    /// Jobs that were canceled with them, or wait again with them.
+    /// Dependents that were canceled with them, or wait again.
     dependents: u64,
-    /// Jobs that someone else changed meanwhile.
+    /// Jobs that another caller changed meanwhile.
     changed: u64,
     key_taken: Vec<KeyTaken>,
     unreadable: Vec<JobId>,
@@ -23,7 +23,7 @@ pub(crate) struct Many {
     participle: &'static str,
 }
 
-/// A dead letter whose business key a live job has.
+/// A dead letter whose business key is held by a live job.
 #[derive(Clone, Debug, Serialize)]
 struct KeyTaken {
     job: JobId,

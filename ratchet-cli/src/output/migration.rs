@@ -1,4 +1,4 @@
-//! Versions of the tables.
+//! Output of schema versions.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use super::{Instant, Table};
 
-/// What a migration did.
+/// The result of a migration.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Applied {
-    /// The versions that it applied; null if the store keeps none.
+    /// The versions that it applied; null if the store has no versions.
     pub(crate) applied: Option<Vec<String>>,
 }
 
@@ -26,12 +26,12 @@ impl fmt::Display for Applied {
     }
 }
 
-/// How the tables compare with what this program knows.
+/// The versions of the tables, compared with those of this program.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Versions {
-    /// Whether a store can work on them.
+    /// Whether a store can use the tables.
     pub(crate) current: bool,
-    /// Why a migration would be refused.
+    /// The reason why a migration would be refused.
     refusal: Option<String>,
     versions: Vec<Version>,
 }
@@ -71,7 +71,7 @@ impl fmt::Display for Versions {
         let mut table = Table::new(["VERSION", "STATE", "APPLIED AT", "DESCRIPTION"]);
         for version in &self.versions {
             let at = version.applied_at.map(|at| at.to_string()).unwrap_or_default();
-            // A version has leading zeros, so it is a word.
+            // A version has leading zeros, so it is text.
             table.row([
                 format!("V{}", version.version),
                 version.state.to_owned(),

@@ -1,4 +1,4 @@
-//! What commands print: tables for people, one JSON document for programs.
+//! Output of commands: tables for people, one JSON document for programs.
 
 pub(crate) mod dead_letter;
 pub(crate) mod escape;
@@ -26,16 +26,16 @@ use ratchet_api::{JobFailure, Sanitized};
 use ratchet_core::defaults::DefaultErrorSanitizer;
 use serde::Serialize;
 
-/// How to print.
+/// The output format.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Output {
-    /// Print one JSON document instead of text for people
+    /// Print one JSON document instead of text
     #[arg(long, global = true)]
     json: bool,
 }
 
 impl Output {
-    /// Prints what a command found.
+    /// Prints the result of a command.
     pub(crate) fn show(self, report: &(impl Serialize + Display)) -> Result<()> {
         let text = if self.json {
             escape::json(&serde_json::to_string_pretty(report)?) + "\n"
@@ -44,40 +44,40 @@ impl Output {
         };
         let mut screen = io::stdout().lock();
         match screen.write_all(text.as_bytes()).and_then(|()| screen.flush()) {
-            // Whoever reads has seen enough, as in `ratchet jobs list | head`.
+            // The reader closed the pipe, as in `ratchet jobs list | head`.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
             written => Ok(written?),
         }
     }
 }
 
-/// Tells how far a long command is, without getting into its output.
+/// Prints the progress of a long command, on standard error.
 pub(crate) fn progress(text: &str) {
-    // A reader who is gone is no reason to stop.
+    // A closed standard error does not stop the command.
     let _ = writeln!(io::stderr(), "{}", escape::text(text));
 }
 
-/// Tells why a command failed.
+/// Prints why a command failed.
 pub(crate) fn failure(error: &Error) -> ExitCode {
     progress(&without_secrets(&format!("error: {}", reasons(error))));
     ExitCode::FAILURE
 }
 
-/// Tells what is wrong with the arguments, or gives the help that was asked for.
+/// Prints the error in the arguments, or the requested help.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     let text = error.to_string();
     let safe = without_secrets(&text);
-    // A URL in the wrong place would be repeated with its password.
+    // An error would repeat a URL in the wrong place with its password.
     if error.use_stderr() && safe != text.trim_end() {
         progress(&safe);
     } else {
-        // A reader who is gone is no reason to fail.
+        // A closed standard error is not a failure.
         let _ = error.print();
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
 }
 
-/// The error and what caused it, each reason once: many errors repeat their cause.
+/// The error and its causes, each text once: many errors repeat their cause.
 fn reasons(error: &Error) -> String {
     let mut text = String::new();
     for reason in error.chain().map(ToString::to_string).filter(|reason| !reason.is_empty()) {
@@ -90,7 +90,7 @@ fn reasons(error: &Error) -> String {
     text
 }
 
-/// The last line of defence: no command puts a URL into an error.
+/// Removes passwords from URLs, as a last line of defence: no command puts a URL into an error.
 fn without_secrets(text: &str) -> String {
     let failure = JobFailure::new("", text.trim_end());
     Sanitized::new(&DefaultErrorSanitizer::default(), &failure).as_str().to_owned()

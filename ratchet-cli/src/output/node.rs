@@ -1,4 +1,4 @@
-//! Nodes.
+//! Output of nodes.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Instant, Table, escape};
 
-/// Every node that is known.
+/// Every known node.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Nodes {
@@ -23,9 +23,9 @@ struct NodeView {
     version: String,
     methods: Vec<String>,
     queues: Vec<String>,
-    /// `alive`, `draining` (alive, and stops), `dead` (its lease ran out) or `reaped` (its jobs were taken over).
+    /// `alive`, `draining` (alive, but stopping), `dead` (its lease ran out) or `reaped` (its jobs were taken over).
     state: &'static str,
-    /// Since when it is not alive.
+    /// When it died, if it is not alive.
     dead_since: Option<Instant>,
     started_at: Instant,
     heartbeat_at: Instant,
@@ -88,7 +88,7 @@ impl fmt::Display for Nodes {
     }
 }
 
-/// Every node that is known, with all that is known.
+/// Every known node, with all its details.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
 pub(crate) struct NodeList(pub(crate) Nodes);

@@ -1,4 +1,4 @@
-//! Queues.
+//! Output of queues.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{Table, span};
 
-/// How every queue is doing.
+/// The health of every queue.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Queues {
     pub(crate) queues: Vec<Queue>,
@@ -108,12 +108,12 @@ impl fmt::Display for Queues {
     }
 }
 
-/// What became of a pause or a resume.
+/// The result of a pause or resume of a queue.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Switched {
     pub(crate) queue: QueueName,
     pub(crate) paused: bool,
-    /// Whether it was otherwise before.
+    /// Whether the state of the queue changed.
     pub(crate) changed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Resources.
+//! Output of resources.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Table;
 
-/// Every resource that has a limit.
+/// Every resource with a limit.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Resources {
     resources: Vec<Resource>,
@@ -49,12 +49,12 @@ impl fmt::Display for Resources {
     }
 }
 
-/// A limit that was set.
+/// The result of setting a limit.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Limited {
     pub(crate) resource: ResourceName,
     pub(crate) limit: u32,
-    /// What it was before, if there was one.
+    /// The previous limit, if there was one.
     pub(crate) was: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Everything about one job.
+//! Output of one job in full.
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) struct Story {
     job: JobView,
     attempts: Vec<Attempt>,
     log: Vec<Line>,
-    /// Whether the log goes on.
+    /// Whether the log has more lines.
     log_has_more: bool,
     waits_for: Vec<EdgeView>,
     waited_for_by: Vec<EdgeView>,
@@ -102,7 +102,7 @@ impl Attempt {
 }
 
 impl Attempt {
-    /// Who ran it. The node that ended a crashed attempt is not the one that it crashed, which the error names.
+    /// The node that ran it. A crashed attempt was ended by another node; the error names the one that ran it.
     fn by(&self) -> String {
         match self.result {
             ExecutionResult::Crashed => format!("taken over by {}", self.node),
@@ -151,7 +151,7 @@ impl fmt::Display for Story {
     }
 }
 
-/// A heading and what stands below it, unless there is nothing.
+/// Writes a heading and the body below it, unless there are no items.
 fn section<T>(
     f: &mut fmt::Formatter<'_>,
     heading: &str,
@@ -249,7 +249,7 @@ impl fmt::Display for Fields {
     }
 }
 
-/// What a callback tells of, in place of params.
+/// The cause of a callback, shown in place of its params.
 fn cause(job: &JobView) -> Option<String> {
     let params = job.params.as_ref().filter(|_| job.job_type == JobType::Callback)?;
     let JobCause { job_id, status, error, cut, .. } = serde_json::from_str(&params.to_string()).ok()?;

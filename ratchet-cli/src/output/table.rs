@@ -1,10 +1,10 @@
-//! Columns that line up.
+//! Aligned columns.
 
 use std::fmt;
 
 use super::escape;
 
-/// Rows under a heading; columns of numbers stand to the right.
+/// Rows under a heading; columns of numbers are right-aligned.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     heading: Vec<&'static str>,
@@ -16,7 +16,7 @@ impl Table {
         Self { heading: heading.to_vec(), rows: Vec::new() }
     }
 
-    /// Adds a row: a cell for each column. Of a cell with several lines, the first is shown.
+    /// Adds a row with one cell per column. Only the first line of a cell is shown.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows.push(cells.into_iter().map(first_line).collect());
     }
@@ -49,7 +49,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// The first line of a text as it is shown, with a sign if that is not all.
+/// The first line of a text, with a mark if there are more.
 fn first_line(text: String) -> String {
     let text = match text.split_once('\n') {
         Some((line, _)) => format!("{} …", line.trim_end()),

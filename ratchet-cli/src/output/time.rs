@@ -1,4 +1,4 @@
-//! Times, for programs and for people.
+//! Output of times.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 pub(crate) struct Instant(pub(crate) Timestamp);
 
 impl Instant {
-    /// The time itself, and how far it is from `now`.
+    /// The time, and its distance from `now`.
     pub(crate) fn seen_from(self, now: Self) -> String {
         let (then, now) = (self.0, now.0);
         let relation = match (then.since(now), now.since(then)) {
@@ -41,7 +41,7 @@ impl Serialize for Instant {
     }
 }
 
-/// A length of time in its two largest units.
+/// A duration in its two largest units.
 pub(crate) fn span(time: Duration) -> String {
     const UNITS: [(&str, u128); 5] =
         [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1)];
@@ -50,7 +50,7 @@ pub(crate) fn span(time: Duration) -> String {
     let (unit, millis) = UNITS[first];
     let mut text = format!("{} {unit}", rest / millis);
     rest %= millis;
-    // Nobody wants to know the milliseconds of an age.
+    // Ages do not need milliseconds.
     if let Some((unit, millis)) = UNITS[..4].get(first + 1).filter(|(_, millis)| rest >= *millis) {
         text = format!("{text} {} {unit}", rest / millis);
     }

@@ -1,14 +1,14 @@
-//! What a URL says about a store.
+//! Parsing of store URLs.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::{Error, Result, anyhow, bail};
 
-/// A store, by the kind of its database.
+/// The location of a store, by the kind of its database.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Location {
-    /// A file.
+    /// The path of a file.
     Sqlite(PathBuf),
     /// A URL that may hold a password.
     Postgres(String),
@@ -17,7 +17,7 @@ pub(crate) enum Location {
 }
 
 impl Location {
-    /// Reads a URL. Errors repeat none of it but its scheme: there may be a password in the rest.
+    /// Parses a URL. Errors repeat only its scheme: the rest may contain a password.
     pub(crate) fn parse(url: &str) -> Result<Self> {
         let (scheme, rest) = url.split_once(':').unwrap_or(("", url));
         match scheme.to_ascii_lowercase().as_str() {
@@ -53,7 +53,7 @@ impl Location {
         }
     }
 
-    /// This program cannot open it.
+    /// The error for a store whose driver is not built in.
     #[allow(dead_code, reason = "not with every driver built in")]
     pub(crate) fn not_built_in(&self) -> Error {
         let feature = self.feature();
@@ -64,7 +64,7 @@ impl Location {
     }
 }
 
-/// Where it is, without user, password and options.
+/// Shows the location without user, password and options.
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -80,7 +80,8 @@ impl fmt::Debug for Location {
     }
 }
 
-/// Scheme, host and path. A host has no `@`, but a password may have one, or a `/` or `?`: the last `@` ends it.
+/// Scheme, host and path of a URL. The last `@` ends the password, which may contain `@`, `/` or `?`; hosts have no
+/// `@`.
 fn without_secrets(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);

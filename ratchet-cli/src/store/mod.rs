@@ -1,4 +1,4 @@
-//! The store that a command works on: which one, where, and how it is opened.
+//! The store that a command uses: which one, where, and how it is opened.
 
 mod location;
 #[cfg(feature = "mongodb")]
@@ -18,10 +18,10 @@ pub(crate) use location::Location;
 
 use crate::output::migration::{Applied, Versions};
 
-/// Where the jobs are.
+/// The location options of a store.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Store")]
-pub(crate) struct Place {
+pub(crate) struct StoreArgs {
     /// sqlite:FILE or a file ending in .db, postgres://…, mongodb://…
     // A password in it must not be shown by --help.
     #[arg(long, global = true, env = "RATCHET_URL", hide_env_values = true, value_name = "URL")]
@@ -31,13 +31,13 @@ pub(crate) struct Place {
     #[arg(long, global = true, env = "RATCHET_SCHEMA", hide_env_values = true, value_name = "NAME")]
     schema: Option<String>,
 
-    /// What the names of the tables or collections begin with
+    /// The prefix of the names of tables or collections
     #[arg(long, global = true, env = "RATCHET_PREFIX", hide_env_values = true, value_name = "PREFIX")]
     prefix: Option<String>,
 }
 
-impl Place {
-    /// What the URL says.
+impl StoreArgs {
+    /// The location that the URL names.
     pub(crate) fn location(&self) -> Result<Location> {
         let url = self.url.as_deref().filter(|url| !url.is_empty());
         Location::parse(url.context(
@@ -46,12 +46,13 @@ impl Place {
         )?)
     }
 
-    /// Opens the store for somebody who looks at it and steers. One whose tables are not up to date is refused.
+    /// Opens the store for a client that reads and controls. Refuses tables that are not up to date.
     pub(crate) async fn open(&self) -> Result<Client> {
         Ok(Ratchet::client_shared(self.connect(1).await?))
     }
 
-    /// Likewise, with so many connections at most, where the driver leaves that to its user.
+    /// Opens the store with at most this many connections, where the driver lets its user choose. Refuses tables that
+    /// are not up to date.
     pub(crate) async fn connect(&self, connections: usize) -> Result<Arc<dyn JobStore>> {
         match self.location()? {
             #[cfg(feature = "sqlite")]
@@ -65,7 +66,7 @@ impl Place {
         }
     }
 
-    /// Makes the tables, or brings them up to date.
+    /// Creates the tables, or brings them up to date.
     pub(crate) async fn migrate(&self) -> Result<Applied> {
         match self.location()? {
             #[cfg(feature = "sqlite")]
@@ -79,7 +80,7 @@ impl Place {
         }
     }
 
-    /// Which versions of the tables are applied. Changes nothing.
+    /// Reads which versions of the tables are applied. Changes nothing.
     pub(crate) async fn versions(&self) -> Result<Versions> {
         match self.location()? {
             #[cfg(feature = "sqlite")]
@@ -104,10 +105,10 @@ mod sql {
     use anyhow::{Result, ensure};
     use ratchet_store_core::{Namespace, SchemaMigrator};
 
-    use super::{Applied, Place, Versions};
+    use super::{Applied, StoreArgs, Versions};
     use crate::output::progress;
 
-    impl Place {
+    impl StoreArgs {
         /// The namespace on a server with schemas.
         #[cfg(feature = "postgres")]
         pub(super) fn namespace(&self) -> Result<Namespace> {

@@ -11,7 +11,7 @@ pub(super) async fn open(url: &str, namespace: Namespace, connections: usize) ->
     let mut options = PostgresOptions::default();
     options.namespace = namespace;
     options.connections = connections;
-    // Right with and without a pooler, and a person does not notice that it is slower.
+    // Works with and without a pooler; a person does not notice that it is slower.
     options.pooler = Pooler::Transaction;
     Ok(Arc::new(PostgresStore::connect(url, options).await?))
 }

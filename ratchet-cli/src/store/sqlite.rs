@@ -1,4 +1,4 @@
-//! Stores in a file.
+//! Stores in SQLite files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use ratchet_api::store::JobStore;
 use ratchet_store_core::{Namespace, SchemaMigrator};
 use ratchet_store_sqlite::{SqliteOptions, SqliteStore};
 
-/// Opens a file that is there and up to date. The store itself would make the one and mend the other.
+/// Opens an existing, current file. The store itself would create a missing file and migrate an old one.
 pub(super) async fn open(file: &Path, namespace: Namespace, connections: usize) -> Result<Arc<dyn JobStore>> {
     must_exist(file)?;
     match migrator(file, namespace.clone())?.ensure("open", false).await {
         Err(error) if error.kind() == StoreErrorKind::NotMigrated => return Err(error.into()),
-        // Opening it explains better what else is wrong with a file.
+        // Opening the file explains its other problems better.
         _ => {}
     }
     let mut options = SqliteOptions::default();
@@ -27,7 +27,7 @@ pub(super) fn migrator(file: &Path, namespace: Namespace) -> Result<SchemaMigrat
     Ok(SqliteStore::migrator(file, namespace)?)
 }
 
-/// A slip of the pen in a path must not make a new, empty store.
+/// Refuses a missing file: a typo in a path must not create a new, empty store.
 pub(super) fn must_exist(file: &Path) -> Result<()> {
     ensure!(
         file.exists(),

@@ -26,7 +26,7 @@ impl<'a> From<&'a String> for Target<'a> {
     }
 }
 
-/// A command on a store, without what the environment says about stores.
+/// A command on a store, without the store variables of the environment.
 pub(crate) fn ratchet<'a>(store: impl Into<Target<'a>>, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet"));
     let Target { url, schema } = store.into();
@@ -39,20 +39,20 @@ pub(crate) fn run<'a>(store: impl Into<Target<'a>>, arguments: &[&str]) -> Outpu
     ratchet(store, arguments).output().unwrap()
 }
 
-/// What a command that succeeds says.
+/// The standard output of a command that succeeds.
 pub(crate) fn said<'a>(store: impl Into<Target<'a>>, arguments: &[&str]) -> String {
     let output = run(store, arguments);
     assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
     text(&output.stdout)
 }
 
-/// What it says to programs.
+/// The JSON output of a command.
 pub(crate) fn json<'a>(store: impl Into<Target<'a>>, arguments: &[&str]) -> Value {
     let arguments = [arguments, &["--json"]].concat();
     serde_json::from_str(&said(store, &arguments)).unwrap()
 }
 
-/// Why a command fails, with exit code 1 and nothing on the standard output.
+/// The error of a command that fails with exit code 1 and nothing on standard output.
 pub(crate) fn refused<'a>(store: impl Into<Target<'a>>, arguments: &[&str]) -> String {
     let output = run(store, arguments);
     assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", text(&output.stdout));
@@ -64,7 +64,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// The values of one field of a list.
+/// The values of one field of every item of a list.
 pub(crate) fn each(list: &Value, field: &str) -> Vec<String> {
     let word = |item: &Value| item[field].as_str().unwrap().to_owned();
     list.as_array().unwrap().iter().map(word).collect()

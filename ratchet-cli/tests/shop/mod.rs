@@ -17,17 +17,17 @@ use ratchet_core::defaults::DefaultErrorSanitizer;
 use sqlx::{Connection as _, SqliteConnection};
 
 use crate::program::Target;
-pub(crate) use place::{Damage, Place, on_every_store};
+pub(crate) use place::{Damage, TestStore, on_every_store};
 
-/// A store that goes away, and a node that works on it.
+/// A temporary store, and a node that works on it.
 pub(crate) struct Shop {
-    pub(crate) place: Place,
+    pub(crate) place: TestStore,
     pub(crate) store: Arc<dyn JobStore>,
     pub(crate) owner: Owner,
 }
 
-impl<'a> From<&'a Place> for Target<'a> {
-    fn from(place: &'a Place) -> Self {
+impl<'a> From<&'a TestStore> for Target<'a> {
+    fn from(place: &'a TestStore) -> Self {
         Self { url: place.url(), schema: place.name() }
     }
 }
@@ -40,27 +40,27 @@ impl<'a> From<&'a Shop> for Target<'a> {
 
 impl Shop {
     pub(crate) async fn on_sqlite() -> Self {
-        Self::open(Place::file()).await
+        Self::open(TestStore::file()).await
     }
 
     #[cfg(feature = "postgres")]
     pub(crate) async fn on_postgres() -> Self {
-        Self::open(Place::schema()).await
+        Self::open(TestStore::schema()).await
     }
 
     #[cfg(feature = "mongodb")]
     pub(crate) async fn on_mongodb() -> Self {
-        Self::open(Place::database()).await
+        Self::open(TestStore::database()).await
     }
 
-    async fn open(place: Place) -> Self {
+    async fn open(place: TestStore) -> Self {
         let store = place.open().await;
         let owner = Owner::incarnate("baker");
         store.join(&NodeInfo::new(owner.clone()), Duration::from_secs(3_600)).await.unwrap();
         Self { place, store, owner }
     }
 
-    /// After a test that passed.
+    /// Removes the store after a test that passed.
     pub(crate) async fn close(self) {
         drop(self.store);
         self.place.remove().await;
@@ -114,7 +114,7 @@ impl Shop {
         id
     }
 
-    /// Dead letters that failed alike.
+    /// Dead letters with the same fingerprint.
     pub(crate) async fn failed(&self, message: &str, count: usize) -> Vec<JobId> {
         let jobs: Vec<_> = (0..count).map(|_| Submission::single(call("shop.Oven"))).collect();
         let ids: Vec<_> = jobs.iter().filter_map(Submission::id).collect();
@@ -152,7 +152,7 @@ impl Shop {
         (first, second)
     }
 
-    /// A running job says how far it is with its ten cakes.
+    /// Reports progress of a running job: `done` of its ten cakes.
     pub(crate) async fn progress(&self, job: JobId, done: u64, message: &str) {
         let claim =
             self.store.owned(&self.owner).await.unwrap().into_iter().find(|claim| claim.id == job).unwrap();
@@ -161,7 +161,7 @@ impl Shop {
         assert_eq!(self.store.report_progress(&[report]).await.unwrap(), [true]);
     }
 
-    /// What is called back after a failure.
+    /// The callback after a failure.
     pub(crate) async fn callback(&self, failed: JobId) -> JobId {
         let mut job = call("shop.Mail");
         job.spec.job_type = JobType::Callback;
@@ -181,7 +181,7 @@ impl Shop {
         self.store.append_logs(&(0..lines).map(line).collect::<Vec<_>>()).await.unwrap();
     }
 
-    /// A node, a running job and a dead letter with hostile text wherever a text can be. Every text that may have several
+    /// A node, a running job and a dead letter with hostile text in every text field. Every text that may have several
     /// lines has a second one that begins with `forged`.
     pub(crate) async fn hostile(&self, text: &str, name: &str) -> (JobId, JobId) {
         let forged = format!("{text}\nforged");
@@ -219,7 +219,7 @@ impl Shop {
         (running, failed)
     }
 
-    /// Pretends that a newer program migrated the file.
+    /// Marks the file as migrated by a newer program.
     pub(crate) async fn came_from_the_future(&self) {
         let mut file = SqliteConnection::connect(&format!("sqlite:{}", self.place.url())).await.unwrap();
         let row = "INSERT INTO ratchet_schema_version (version, applied_at, description, checksum) \

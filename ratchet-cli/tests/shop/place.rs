@@ -8,14 +8,14 @@ use ratchet_store_sqlite::SqliteStore;
 use sqlx::{Connection as _, SqliteConnection};
 use tempfile::TempDir;
 
-/// Where a store is: nobody else's, and gone after [`remove`](Place::remove).
-pub(crate) enum Place {
-    /// In a file of SQLite.
+/// The location of a store of this test alone, gone after [`remove`](TestStore::remove).
+pub(crate) enum TestStore {
+    /// A SQLite file.
     File { url: String, _directory: TempDir },
-    /// In a schema of the PostgreSQL for tests.
+    /// A schema of the PostgreSQL for tests.
     #[cfg(feature = "postgres")]
     Schema { url: String, name: String },
-    /// In a database of the MongoDB for tests.
+    /// A database of the MongoDB for tests.
     #[cfg(feature = "mongodb")]
     Database { url: String, name: String },
 }
@@ -47,7 +47,7 @@ fn on_server(server: ratchet_servers::Server) -> (String, String) {
     (url, format!("cli_{}", JobId::generate().as_uuid().simple()))
 }
 
-impl Place {
+impl TestStore {
     pub(crate) fn file() -> Self {
         let directory = tempfile::tempdir().unwrap();
         Self::File { url: directory.path().join("shop.db").display().to_string(), _directory: directory }
@@ -65,7 +65,7 @@ impl Place {
         Self::Database { url, name }
     }
 
-    /// What the program calls this kind of store.
+    /// The program's name for this kind of store.
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::File { .. } => "sqlite",
@@ -86,7 +86,7 @@ impl Place {
         }
     }
 
-    /// What `--schema` names, if the store has one.
+    /// The argument of `--schema`, if the store has one.
     pub(crate) fn name(&self) -> Option<&str> {
         match self {
             Self::File { .. } => None,
@@ -136,7 +136,7 @@ impl Place {
         }
     }
 
-    /// Writes into a store what none writes.
+    /// Writes values into a store that no store writes.
     pub(crate) async fn damage(&self, damage: Damage, job: JobId) {
         let changed = match self {
             Self::File { url, .. } => {
@@ -172,7 +172,7 @@ impl Place {
     }
 }
 
-/// No constraint of the schema checks a value any more.
+/// Drops the schema's checks on values.
 #[cfg(feature = "postgres")]
 const WITHOUT_CHECKS: &str = "
     DO $$ DECLARE found record; BEGIN
@@ -181,7 +181,7 @@ const WITHOUT_CHECKS: &str = "
         LOOP EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %I', found.at, found.conname); END LOOP;
     END $$";
 
-/// What a foreign hand can do to a job, or to the only node.
+/// Damage that another program can do to a job, or to the only node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Damage {
     Queue,

@@ -1,5 +1,5 @@
-//! Telling the others that this node lives: from a thread, a runtime and a connection of its own, so that no body can
-//! keep it from doing so.
+//! The heartbeat of this node, which has a thread, a runtime and a connection of its own, so that no body can keep it
+//! from beating.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,16 +11,16 @@ use ratchet_api::{Beat, BeatReply, Death, StoreError, StoreErrorKind, StoreResul
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::pace::{gap, interval, rest};
+use super::beat_interval::{gap, interval, rest};
 use super::skew::{SkewNews, SkewWatch, skew};
 use super::steps::{Reading, Step, step};
 use crate::engine::Engine;
 use crate::outage::Outage;
 
-/// The most jobs that are mended by one call after the clock went back.
+/// The most jobs that one call makes due again after the database's clock went back.
 const MENDED: usize = 20_000;
 
-/// A beating heart. It stops last, and by itself when the lease is lost.
+/// A running heartbeat. It is stopped last, and stops by itself when the lease is lost.
 pub(crate) struct Heartbeat {
     stop: Option<oneshot::Sender<()>>,
     stopped: oneshot::Receiver<()>,
@@ -30,7 +30,7 @@ impl Heartbeat {
     /// Begins to beat.
     ///
     /// # Errors
-    /// If there is no thread to be had.
+    /// If the runtime or the thread cannot be started.
     pub(crate) fn start(engine: Arc<Engine>) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stops) = oneshot::channel();
@@ -41,11 +41,11 @@ impl Heartbeat {
                 tokio::select! {
                     () = pulse.beat_while_alive() => {}
                     () = engine.lease.lost() => {}
-                    // Also if nobody holds the sender any more.
+                    // Also completes when the sender was dropped.
                     _ = stops => {}
                 }
             });
-            // Nobody may wait.
+            // The receiver may be gone.
             let _ = tell.send(());
         })?;
         Ok(Self { stop: Some(stop), stopped })
@@ -63,19 +63,19 @@ impl Heartbeat {
 struct Pulse {
     engine: Arc<Engine>,
     nodes: Option<Box<dyn NodeStore>>,
-    /// How often to beat until it is known who is dead.
+    /// The longest gap between beats that can prove the deaths still in doubt; `None` if there are none.
     wanted: Option<Duration>,
     clock: SkewWatch,
-    /// What the database's clock showed when all was well with it.
+    /// The reading of the database's clock that the next one is compared with.
     reading: Option<Reading>,
-    /// Whether a beat was answered before. Until then the poller is at its first look.
+    /// Whether a beat was answered before. Until then the poller is at its first poll.
     heard: bool,
     outage: Outage,
 }
 
 impl Pulse {
     fn new(engine: Arc<Engine>) -> Self {
-        let clock = SkewWatch::new(engine.options.node.skew_warning);
+        let clock = SkewWatch::new(engine.node.options.node.skew_warning);
         let outage = engine.outage("heartbeat");
         Self { engine, nodes: None, wanted: None, reading: None, clock, heard: false, outage }
     }
@@ -88,7 +88,7 @@ impl Pulse {
             self.outage.note(&beat);
             let failed = match beat {
                 Ok(reply) if !reply.accepted => {
-                    return self.engine.lease.lose("the others hold this node for dead");
+                    return self.engine.lease.lose("the other nodes consider this node dead");
                 }
                 Ok(_) => false,
                 Err(_) => {
@@ -97,13 +97,13 @@ impl Pulse {
                     true
                 }
             };
-            let (options, load) = (&self.engine.options.node, self.engine.slots.load());
+            let (options, load) = (&self.engine.node.options.node, self.engine.node.slots.load());
             let next = interval(options, load, failed, rand::random());
             let next = next.min(gap(options, self.wanted) / 2);
             tokio::select! {
                 () = sleep(rest(next, sent.elapsed())) => {}
-                // Whatever asks for it while a beat is under way gets one more.
-                () = self.engine.beat.notified() => {}
+                // A request that arrives while a beat is under way gets one more.
+                () = self.engine.node.beat.notified() => {}
             }
         }
     }
@@ -111,8 +111,8 @@ impl Pulse {
     /// Beats once, and does what the answer asks for.
     async fn beat(&mut self) -> StoreResult<BeatReply> {
         let (sent, node_time) = (Instant::now(), Timestamp::node_now());
-        // There must be time for another one, if the connection hangs.
-        let limit = (self.engine.options.node.lease / 2).min(self.engine.lease.left(sent));
+        // Leaves time for another beat if the connection hangs.
+        let limit = (self.engine.node.options.node.lease / 2).min(self.engine.lease.left(sent));
         let late = || StoreError::new(StoreErrorKind::Transient, "beat", "no answer in time");
         let reply = timeout(limit, self.send()).await.unwrap_or_else(|_| Err(late()))?;
         if reply.accepted {
@@ -127,7 +127,7 @@ impl Pulse {
     }
 
     fn measure(&self, skew_millis: i64) {
-        let (plugs, slots) = (&self.engine.plugs, &self.engine.slots);
+        let (plugs, slots) = (&self.engine.node.plugs, &self.engine.node.slots);
         plugs.metrics.tell(|sink| sink.beat(skew_millis));
         for (queue, used, limit) in slots.usage() {
             plugs.metrics.tell(|sink| sink.slots(queue, used, limit));
@@ -135,7 +135,7 @@ impl Pulse {
     }
 
     fn compare(&mut self, skew_millis: i64) {
-        let (node, limit) = (&self.engine.owner, self.engine.options.node.skew_warning);
+        let (node, limit) = (&self.engine.owner, self.engine.node.options.node.skew_warning);
         match self.clock.observe(skew_millis) {
             None => {}
             Some(SkewNews::Agrees) => {
@@ -150,7 +150,7 @@ impl Pulse {
         }
     }
 
-    /// Notices steps of the database's clock, and mends what one leaves waiting.
+    /// Detects steps of the database's clock, and keeps jobs due that were due before a step back.
     async fn follow(&mut self, now: Reading) {
         let node = &self.engine.owner;
         match self.reading.map_or(Step::None, |before| step(&before, &now)) {
@@ -163,9 +163,9 @@ impl Pulse {
             Step::Back { by, within } => match self.mend(by, within).await {
                 Ok(jobs) => {
                     tracing::warn!(%node, ?by, jobs, "the clock of the database went back; jobs that were due stay due");
-                    self.engine.bell.notify_one();
+                    self.engine.node.bell.notify_one();
                     if jobs >= MENDED as u64 {
-                        // There may be more, after the next beat.
+                        // There may be more; they follow after the next beat.
                         return;
                     }
                 }
@@ -181,7 +181,8 @@ impl Pulse {
     async fn mend(&self, by: Duration, within: Duration) -> StoreResult<u64> {
         let late = || StoreError::new(StoreErrorKind::Transient, "clock_went_back", "no answer in time");
         let Some(nodes) = &self.nodes else { return Err(late()) };
-        let answer = timeout(self.engine.options.node.lease / 2, nodes.clock_went_back(by, within, MENDED));
+        let answer =
+            timeout(self.engine.node.options.node.lease / 2, nodes.clock_went_back(by, within, MENDED));
         answer.await.unwrap_or_else(|_| Err(late()))
     }
 
@@ -190,21 +191,21 @@ impl Pulse {
     fn hear(&mut self, reply: &BeatReply) {
         let engine = &self.engine;
         for job in &reply.cancel_requested {
-            let _ = engine.running.stop(*job);
+            let _ = engine.node.running.stop(*job);
         }
         engine.may_hold.store(reply.holds_jobs, Ordering::Relaxed);
-        let knows_of_none = reply.holds_jobs && engine.running.is_empty();
+        let knows_of_none = reply.holds_jobs && engine.node.running.is_empty();
         engine.suspects.fetch_or(reply.suspects, Ordering::Relaxed);
         if (reply.due_work || reply.suspects || knows_of_none) && self.heard {
-            engine.bell.notify_one();
+            engine.node.bell.notify_one();
         }
         self.heard = true;
         self.wanted = None;
         let mut dead = reply.dead.clone();
         dead.retain(|owner| match death(owner, &reply.pulses, reply.db_now) {
             Death::Proven => true,
-            // Who was this very process lives on in it, and needs no proof of its death.
-            Death::Unproven { .. } if engine.was(owner) => true,
+            // An earlier life of this process lives on in it, and its death needs no proof.
+            Death::Unproven { .. } if engine.is_past_life(owner) => true,
             Death::Unproven { gap } => {
                 self.wanted = Some(self.wanted.map_or(gap, |wanted| wanted.min(gap)));
                 false
@@ -218,16 +219,16 @@ impl Pulse {
 
     /// Sends a beat over a connection of its own.
     async fn send(&mut self) -> StoreResult<BeatReply> {
-        let (engine, options) = (&self.engine, &self.engine.options.node);
+        let (engine, options) = (&self.engine, &self.engine.node.options.node);
         let nodes = match &mut self.nodes {
             Some(nodes) => nodes,
-            none => none.insert(engine.dedicated().await?),
+            none => none.insert(engine.node.dedicated().await?),
         };
         let mut beat = Beat::new(engine.owner.clone(), options.lease);
         beat.gap = gap(options, self.wanted);
-        beat.running = engine.slots.taken();
-        beat.slots = engine.slots.total();
-        beat.draining = !engine.drain.takes_work();
+        beat.running = engine.node.slots.taken();
+        beat.slots = engine.node.slots.total();
+        beat.draining = !engine.node.drain.takes_work();
         nodes.beat(&beat).await
     }
 }

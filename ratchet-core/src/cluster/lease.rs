@@ -1,4 +1,4 @@
-//! For how long this node counts as alive, as far as it can know by itself.
+//! The lease of this node: how long it counts as alive, as far as it can know by itself.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::running::RunningJobs;
 
-/// The lease of one life of this node. Whoever is about to write asks it first: after a freeze nobody else may have noticed
-/// yet that it is over.
+/// The lease of one life of this node. It is checked before every write: after a freeze nothing else may have noticed
+/// yet that it has ended.
 pub(crate) struct Lease {
     owner: Owner,
     length: Duration,
@@ -25,20 +25,20 @@ impl Lease {
         Self { owner, length, renewed: Mutex::new(sent), running, lost: CancellationToken::new() }
     }
 
-    /// One that never ends by itself, for a node that is told when to do what.
+    /// A lease that never ends by itself, for a node that is stepped from outside.
     pub(crate) fn endless(owner: Owner) -> Self {
         Self::new(owner, Duration::MAX, Instant::now(), RunningJobs::default())
     }
 
-    /// Whose it is.
+    /// The owner that holds it.
     pub(crate) fn owner(&self) -> &Owner {
         &self.owner
     }
 
-    /// Whether its owner may write. Once it may not, it never may again.
+    /// Whether its owner may write. A lease that was lost stays lost.
     pub(crate) fn holds(&self) -> bool {
         if !self.lost.is_cancelled() && self.left(Instant::now()).is_zero() {
-            self.lose("no heartbeat came through for a whole lease");
+            self.lose("no heartbeat was accepted for a whole lease");
         }
         !self.lost.is_cancelled()
     }
@@ -49,19 +49,19 @@ impl Lease {
         self.length.saturating_sub(now.saturating_duration_since(renewed))
     }
 
-    /// Whether a beat was accepted that was sent after this. A lease that needs no beats counts as renewed all the time.
+    /// Whether a beat was accepted that was sent after `then`. A lease that needs no beats always counts as renewed.
     pub(crate) fn was_renewed_after(&self, then: Instant) -> bool {
         self.length == Duration::MAX || *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) > then
     }
 
-    /// A beat that was sent then was accepted. One that was lost meanwhile stays lost.
+    /// Renews it from `sent`, when the accepted beat was sent. A lease that was lost meanwhile stays lost.
     pub(crate) fn renew(&self, sent: Instant) {
         if self.holds() {
             *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = sent;
         }
     }
 
-    /// From now on nothing that this life does can be written, so it stops doing it.
+    /// Ends the lease. Nothing that this life does can be written any more, so its bodies are stopped.
     pub(crate) fn lose(&self, why: &'static str) {
         if !self.lost.is_cancelled() {
             tracing::error!(node = %self.owner, why, "the lease of this node is lost; its jobs are stopped");

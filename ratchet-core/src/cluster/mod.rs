@@ -1,8 +1,8 @@
-//! Being one of several nodes.
+//! Cluster membership of a node: heartbeat, lease, recovery.
 
+mod beat_interval;
 pub(crate) mod heartbeat;
 pub(crate) mod lease;
-mod pace;
 pub(crate) mod recovery;
 mod skew;
 mod steps;

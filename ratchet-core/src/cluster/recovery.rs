@@ -1,4 +1,4 @@
-//! Taking over the jobs of nodes that died: they become this node's, and end like any other attempt.
+//! Recovery of the jobs of dead nodes: this node becomes their owner, and their attempts end like any other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,15 +10,16 @@ use tokio::sync::{OnceCell, watch};
 use tokio::time::sleep;
 use tracing::Instrument as _;
 
+use crate::coordinator::load;
 use crate::engine::{Engine, retry_while_leased};
 use crate::outage::Outage;
 use crate::running::Running;
-use crate::task::{Stop, bury, bury_corrupt, load, settle_unrun, span};
+use crate::task::{Stop, bury, bury_corrupt, settle_unrun, span};
 
-/// Why nobody runs a job any more that is RUNNING.
+/// The reason why no node runs a job that is RUNNING.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Orphaned<'o> {
-    /// Nobody's fault: it was never begun, its node lives, or that was stopping.
+    /// No crash: it was never begun, its node lives, or its node was stopping.
     Released,
     /// Its node died.
     Crashed {
@@ -29,7 +30,7 @@ pub(crate) enum Orphaned<'o> {
     },
 }
 
-/// What becomes of a job whose node died.
+/// The decision about a job whose node died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// It runs again.
@@ -38,7 +39,7 @@ enum Fate {
     Crashed,
     /// It died with too many nodes, and nothing else can have killed the last one.
     Dead,
-    /// It was called off meanwhile.
+    /// It was canceled meanwhile.
     Canceled,
 }
 
@@ -51,13 +52,13 @@ fn fate(claim: &JobClaim, orphaned: Orphaned<'_>, crash_limit: u32) -> Fate {
     }
 }
 
-/// Takes over what the heartbeat finds to be nobody's, until this life is over.
+/// Takes over the jobs of owners that the heartbeat finds dead, until this life is over.
 pub(crate) async fn run(engine: Arc<Engine>) {
-    let (mut found, options) = (engine.dead.subscribe(), &engine.options.node);
+    let (mut found, options) = (engine.dead.subscribe(), &engine.node.options.node);
     let (mut rest, outage) = (Duration::ZERO, engine.outage("takeover"));
     forget(&engine, engine.past()).await;
     while let Some(dead) = next(&engine, &mut found, rest).await {
-        let (own, others): (Vec<_>, Vec<_>) = dead.into_iter().partition(|owner| engine.was(owner));
+        let (own, others): (Vec<_>, Vec<_>) = dead.into_iter().partition(|owner| engine.is_past_life(owner));
         let stopping = OnceCell::new();
         for owner in &own {
             take_over(&engine, owner, true, &stopping, &outage).await;
@@ -66,19 +67,19 @@ pub(crate) async fn run(engine: Arc<Engine>) {
             take_over(&engine, owner, false, &stopping, &outage).await;
         }
         forget(&engine, &own).await;
-        // A beat passes until there is news.
+        // The heartbeat brings news after one more beat.
         rest = options.recovery_interval.saturating_sub(options.beat);
     }
 }
 
-/// Who had said that it stops. If one of them is dead, it was ended from outside, or ended while bodies went on that
-/// nothing can stop: no job made it crash.
+/// The nodes that had announced that they stop. If one of them is dead, it was ended from outside, or ended while
+/// bodies went on that cannot be stopped: no job made it crash.
 async fn stopping_nodes(engine: &Engine) -> Vec<Owner> {
-    let nodes = retry_while_leased(engine, "nodes", || engine.store.nodes()).await.unwrap_or_default();
+    let nodes = retry_while_leased(engine, "nodes", || engine.node.store.nodes()).await.unwrap_or_default();
     nodes.into_iter().filter(|node| node.draining).map(|node| node.info.owner).collect()
 }
 
-/// Who is dead, after a rest; `None` once this life is over.
+/// The dead owners found after a rest; `None` once this life is over.
 async fn next(
     engine: &Engine,
     found: &mut watch::Receiver<Vec<Owner>>,
@@ -87,8 +88,8 @@ async fn next(
     let news = async {
         sleep(rest).await;
         found.changed().await.ok()?;
-        // Every node hears of them: whoever comes first leaves the others nothing to do.
-        sleep((engine.options.node.beat / 10).mul_f64(rand::random())).await;
+        // Every node hears of them: the first one to act leaves the others nothing to do.
+        sleep((engine.node.options.node.beat / 10).mul_f64(rand::random())).await;
         Some(found.borrow_and_update().clone())
     };
     tokio::select! {
@@ -97,14 +98,14 @@ async fn next(
     }
 }
 
-/// Takes earlier lives of this node off the list, unless they still hold jobs.
+/// Removes earlier lives of this node from the list of nodes, unless they still hold jobs.
 async fn forget(engine: &Engine, past: &[Owner]) {
     for owner in past {
-        retry_while_leased(engine, "leave", || engine.store.leave(owner)).await;
+        retry_while_leased(engine, "leave", || engine.node.store.leave(owner)).await;
     }
 }
 
-/// Takes the jobs of this owner over, a part at a time. If its process `lives_on`, none of them made it crash.
+/// Takes over the jobs of this owner in batches. If its process `lives_on`, none of them made it crash.
 async fn take_over(
     engine: &Engine,
     dead: &Owner,
@@ -112,7 +113,7 @@ async fn take_over(
     stopping: &OnceCell<Vec<Owner>>,
     outage: &Outage,
 ) {
-    let limit = engine.options.node.recovery_limit as usize;
+    let limit = engine.node.options.node.recovery_limit as usize;
     let mut first = true;
     let mut blameless = lives_on;
     while engine.takes_work() {
@@ -121,9 +122,9 @@ async fn take_over(
         let Ok(taken) = taken else { return };
         let count = taken.len();
         if count > 0 {
-            engine.plugs.metrics.tell(|sink| sink.recovered(count));
+            engine.node.plugs.metrics.tell(|sink| sink.recovered(count));
             tracing::warn!(node = %engine.owner, %dead, count, "jobs of a dead node are taken over");
-            // Nobody needs to know this of a node that held nothing.
+            // This does not matter for a node that held no jobs.
             if first && !lives_on {
                 blameless = stopping.get_or_init(|| stopping_nodes(engine)).await.contains(dead);
             }
@@ -143,17 +144,17 @@ async fn take_over(
 async fn take(engine: &Engine, dead: &Owner, limit: usize) -> StoreResult<Vec<(Running, JobClaim)>> {
     let mut reply_lost = engine.takeover.lock().await;
     *reply_lost = true;
-    let claims = engine.store.recover(std::slice::from_ref(dead), &engine.owner, limit).await?;
+    let claims = engine.node.store.recover(std::slice::from_ref(dead), &engine.owner, limit).await?;
     *reply_lost = false;
     Ok(begin(engine, claims))
 }
 
-/// Notes that these jobs are in hands here.
+/// Registers these jobs as running on this node.
 pub(crate) fn begin(engine: &Engine, claims: Vec<JobClaim>) -> Vec<(Running, JobClaim)> {
-    claims.into_iter().map(|claim| (engine.running.begin(claim.id, claim.fence), claim)).collect()
+    claims.into_iter().map(|claim| (engine.node.running.begin(claim.id, claim.fence), claim)).collect()
 }
 
-/// Ends each of these attempts, of which nobody knows how far they came. A job whose row cannot be read ends for good.
+/// Ends each of these attempts; how far they came is unknown. A job whose row cannot be read ends for good.
 pub(crate) async fn settle(engine: &Engine, taken: Vec<(Running, JobClaim)>, orphaned: Orphaned<'_>) {
     suspect(engine, &taken, orphaned).await;
     let end = |(running, claim): (Running, JobClaim)| {
@@ -163,7 +164,7 @@ pub(crate) async fn settle(engine: &Engine, taken: Vec<(Running, JobClaim)>, orp
     join_all(taken.into_iter().map(end)).await;
 }
 
-/// Notes which of these may have killed a node, now or before. What each calls is read by one call for all.
+/// Marks those that may have killed a node, now or before, as suspects. One call reads the methods of all.
 async fn suspect(engine: &Engine, taken: &[(Running, JobClaim)], orphaned: Orphaned<'_>) {
     let crashed = u32::from(orphaned != Orphaned::Released);
     let suspects = taken.iter().map(|(_, claim)| claim).filter(|claim| claim.crash_count + crashed > 0);
@@ -174,7 +175,7 @@ async fn suspect(engine: &Engine, taken: &[(Running, JobClaim)], orphaned: Orpha
     for (claim, loaded) in suspects.iter().zip(load(engine, &suspects).await) {
         if let Loaded::Job(job, _) = loaded {
             let (crashes, method) = (claim.crash_count + crashed, job.spec.payload.call_name());
-            engine.running.suspect_of(claim.id, ParkedOn::Suspect { crashes, method });
+            engine.node.running.mark_suspect(claim.id, ParkedOn::Suspect { crashes, method });
         }
     }
 }
@@ -186,7 +187,7 @@ async fn end(engine: &Engine, running: &Running, claim: &JobClaim, orphaned: Orp
         return bury_corrupt(engine, claim, problem).await;
     }
     let crashes = claim.crash_count + 1;
-    match fate(claim, orphaned, engine.options.node.crash_limit) {
+    match fate(claim, orphaned, engine.node.options.node.crash_limit) {
         Fate::Canceled => {
             settle_unrun(engine, claim, Stop::Canceled("canceled while it ran on a node that died")).await;
         }
@@ -202,7 +203,7 @@ async fn end(engine: &Engine, running: &Running, claim: &JobClaim, orphaned: Orp
     }
 }
 
-/// What is known of a crash, and what else is to be said of the node.
+/// The failure that describes a crash; `more` is appended about the last node.
 fn crashed(orphaned: Orphaned<'_>, crashes: u32, more: &str) -> JobFailure {
     let times = if crashes == 1 { "time" } else { "times" };
     let last = match orphaned {

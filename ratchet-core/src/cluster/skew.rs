@@ -1,22 +1,22 @@
-//! Watching this node's clock. It decides nothing, but people read what it writes. Pure.
+//! A watch on this node's clock, which decides nothing, but whose times people read. Pure.
 
 use std::time::Duration;
 
 use ratchet_api::Timestamp;
 
-/// What is known about the clock of this node.
+/// The watch on this node's clock.
 pub(crate) struct SkewWatch {
     limit: Duration,
-    /// The difference that was last told.
+    /// The difference that was last reported.
     told: Option<i64>,
 }
 
-/// What is worth telling.
+/// A change that is worth reporting.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum SkewNews {
-    /// They differ by more than allowed, or by something else than was told.
+    /// The clocks differ by more than allowed, or by another amount than was reported.
     Off,
-    /// They agree again.
+    /// The clocks agree again.
     Agrees,
 }
 
@@ -36,7 +36,7 @@ impl SkewWatch {
         Self { limit, told: None }
     }
 
-    /// Answers what has changed: once for each change, not for each beat.
+    /// Returns what has changed: once for each change, not for each beat.
     pub(crate) fn observe(&mut self, skew: i64) -> Option<SkewNews> {
         let beyond = |millis: i64| Duration::from_millis(millis.unsigned_abs()) > self.limit;
         let news = match self.told {

@@ -1,13 +1,13 @@
-//! Watching the database's clock by this node's monotonic one, which nobody sets. Pure.
+//! A watch on the database's clock by this node's monotonic one, which nobody sets. Pure.
 
 use std::time::{Duration, Instant};
 
 use ratchet_api::Timestamp;
 
-/// What is less than this is no step: clocks are set right by a little all the time.
+/// The largest difference that is no step: clocks are corrected by a little all the time.
 const A_LITTLE: Duration = Duration::from_secs(1);
 
-/// What the database's clock showed, at some time between `sent` and `heard`.
+/// A reading of the database's clock, taken at some time between `sent` and `heard`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     pub(crate) sent: Instant,
@@ -15,10 +15,10 @@ pub(crate) struct Reading {
     pub(crate) db_now: Timestamp,
 }
 
-/// What became of the database's clock between two readings.
+/// The step of the database's clock between two readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It went on as time did.
+    /// It advanced as time did.
     None,
     /// It jumped ahead by this.
     Ahead(Duration),

@@ -14,17 +14,17 @@ use crate::task::bury;
 /// How many jobs are taken at once.
 const BATCH: usize = 100;
 
-/// The longest time between two looks.
+/// The longest time between two searches.
 const LONGEST_PERIOD: Duration = Duration::from_mins(1);
 
-/// Ends them until this life is over, if there is a limit. Every node looks for itself: who has not been watching for as
-/// long as the limit ends nothing.
+/// Ends them until this life is over, if there is a limit. Every node searches for itself: a node that has not been
+/// watching for as long as the limit ends nothing.
 pub(crate) async fn run(engine: Arc<Engine>) {
-    let Some(limit) = engine.options.execution.unknown_target_limit else { return };
+    let Some(limit) = engine.node.options.execution.unknown_target_limit else { return };
     let mut unknown = Unknown::default();
     loop {
         if let Err(error) = look(&engine, &mut unknown, limit).await {
-            tracing::warn!(%error, "looking for methods that no node knows failed; it is tried again later");
+            tracing::warn!(%error, "the search for methods that no node knows failed; it is tried again later");
         }
         tokio::select! {
             () = engine.over() => return,
@@ -33,12 +33,12 @@ pub(crate) async fn run(engine: Arc<Engine>) {
     }
 }
 
-/// Since when this node has seen nobody who knows a method.
+/// The methods that no live node knows, each with the time since when this node has seen none.
 #[derive(Default)]
 struct Unknown(HashMap<String, Instant>);
 
 impl Unknown {
-    /// Takes note of what jobs wait for and what live nodes know. Answers what nobody has known for so long.
+    /// Records which methods jobs wait for and which live nodes know. Returns those unknown for at least `limit`.
     fn note(
         &mut self,
         parked: &HashSet<String>,
@@ -56,7 +56,7 @@ impl Unknown {
 }
 
 async fn look(engine: &Engine, unknown: &mut Unknown, limit: Duration) -> StoreResult<()> {
-    let parkings = engine.store.parkings().await?;
+    let parkings = engine.node.store.parkings().await?;
     let method = |on: &ParkedOn| match on {
         ParkedOn::Method(name) => Some(name.clone()),
         _ => None,
@@ -64,7 +64,7 @@ async fn look(engine: &Engine, unknown: &mut Unknown, limit: Duration) -> StoreR
     let parked: HashSet<String> = parkings.iter().filter_map(|parking| method(&parking.on)).collect();
     let mut known = HashSet::new();
     if !parked.is_empty() {
-        let nodes = engine.store.nodes().await?;
+        let nodes = engine.node.store.nodes().await?;
         // This node beats too, so the newest beat is not long ago.
         let now = nodes.iter().map(|node| node.heartbeat_at).max().unwrap_or(Timestamp::MAX);
         let alive = nodes.into_iter().filter(|node| node.is_alive(now));
@@ -77,7 +77,7 @@ async fn look(engine: &Engine, unknown: &mut Unknown, limit: Duration) -> StoreR
         let failure = JobFailure::new("UnknownTarget", text);
         while engine.takes_work() {
             let claims =
-                engine.store.pick_up_parked(&engine.owner, &parking.queue, &parking.on, BATCH).await?;
+                engine.node.store.pick_up_parked(&engine.owner, &parking.queue, &parking.on, BATCH).await?;
             let count = claims.len();
             for (running, claim) in recovery::begin(engine, claims) {
                 bury(engine, &running, &claim, &failure, DeadReason::UnknownTarget).await;

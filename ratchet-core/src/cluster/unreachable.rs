@@ -1,6 +1,7 @@
-//! Jobs that no claim would ever find: somebody wrote a queue or a priority into their rows that nobody asks for.
+//! Jobs that no claim would ever find: their rows were given a queue or a priority that no claim asks for.
 //!
-//! Finding them means to read every live job, so one node of the cluster looks when nodes start, and once an hour after that.
+//! Finding them means reading every live job, so one node of the cluster does it when nodes start, and once an hour
+//! after that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,20 +12,21 @@ use tokio::time::sleep;
 use crate::cluster::recovery::{self, Orphaned};
 use crate::engine::Engine;
 
-/// How long after a look the next one follows.
+/// The time between two searches.
 const PERIOD: Duration = Duration::from_hours(1);
 
-/// What the lease of whoever looks is called.
+/// The name of the lease that the searching node takes.
 const ACTION: &str = "unreachable-jobs";
 
 /// How many jobs are taken at once.
 const BATCH: usize = 100;
 
-/// Looks for them until this life is over. Whoever holds the lease has looked, so it is not given back.
+/// Searches for them until this life is over. A lease that is held means that its holder has searched, so it is not
+/// released.
 pub(crate) async fn run(engine: Arc<Engine>) {
     loop {
         if let Err(error) = look(&engine).await {
-            tracing::warn!(%error, "looking for jobs that no claim finds failed; it is tried again later");
+            tracing::warn!(%error, "the search for jobs that no claim finds failed; it is tried again later");
         }
         tokio::select! {
             () = engine.over() => return,
@@ -39,7 +41,7 @@ async fn look(engine: &Engine) -> StoreResult<()> {
     }
     let taken = take_all(engine).await;
     if taken.is_err() {
-        // Another node may have more luck.
+        // Another node may succeed.
         engine.startup.release(ACTION).await?;
     }
     taken
@@ -47,7 +49,7 @@ async fn look(engine: &Engine) -> StoreResult<()> {
 
 async fn take_all(engine: &Engine) -> StoreResult<()> {
     while engine.takes_work() {
-        let claims = engine.store.pick_up_unreachable(&engine.owner, BATCH).await?;
+        let claims = engine.node.store.pick_up_unreachable(&engine.owner, BATCH).await?;
         let count = claims.len();
         recovery::settle(engine, recovery::begin(engine, claims), Orphaned::Released).await;
         if count < BATCH {

@@ -1,6 +1,6 @@
-//! Taking claims over and running them.
+//! The coordinator, which accepts claims and runs them.
 
-pub(crate) mod pace;
+pub(crate) mod rate_limit;
 pub(crate) mod slots;
 mod turnover;
 
@@ -8,18 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use ratchet_api::store::Loaded;
 use ratchet_api::{HandBackReason, JobClaim, ParkedOn};
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-use self::slots::Place;
+use self::slots::SlotTicket;
 use self::turnover::longest_wait;
 use crate::cluster::recovery::{self, Orphaned};
-use crate::engine::Engine;
+use crate::engine::{Engine, retry_while_leased};
 use crate::outcome::{About, Conclusion, Edges};
 use crate::running::Running;
-use crate::task::record::Recording;
-use crate::task::{Attempt, announce, load, permits_ahead, span};
+use crate::task::{Attempt, Recording, announce, permits_ahead, span};
 
 /// Runs claimed jobs.
 pub(crate) struct Coordinator {
@@ -32,12 +32,13 @@ impl Coordinator {
         Self { engine, attempts: TaskTracker::new() }
     }
 
-    /// Begins an attempt at each. A claim for which there is no place after all goes back untouched.
+    /// Begins an attempt at each claim. One for which there is no place after all is handed back unchanged.
     pub(crate) async fn accept(&self, claims: Vec<JobClaim>) {
         self.accept_from(claims, None).await;
     }
 
-    /// Begins an attempt at each of these, which were parked on this because they may have killed a node.
+    /// Begins an attempt at each of these suspects, which were parked on `parked_on` because they may have killed a
+    /// node.
     pub(crate) async fn accept_suspects(&self, claims: Vec<JobClaim>, parked_on: &ParkedOn) {
         self.accept_from(claims, Some(parked_on)).await;
     }
@@ -53,11 +54,11 @@ impl Coordinator {
         let (mut begun, mut places, mut unwanted) =
             (Vec::with_capacity(claims.len()), Vec::new(), Vec::new());
         for claim in claims {
-            // From now on, not from when it is first polled: whoever reconciles must see it.
-            let running = self.engine.running.begin_suspect(claim.id, claim.fence, suspect.cloned());
-            match self.engine.slots.take(&claim.queue).filter(|_| self.engine.takes_work()) {
-                Some(place) => {
-                    places.push((running, place));
+            // From now on, not from when it is first polled: a reconciliation must see it.
+            let running = self.engine.node.running.begin_suspect(claim.id, claim.fence, suspect.cloned());
+            match self.engine.node.slots.take(&claim.queue).filter(|_| self.engine.takes_work()) {
+                Some(ticket) => {
+                    places.push((running, ticket));
                     begun.push(claim);
                 }
                 None => unwanted.push((running, claim)),
@@ -76,22 +77,22 @@ impl Coordinator {
     }
 }
 
-/// Reads what was claimed together by one call, and runs each.
+/// Loads the jobs that were claimed together with one call, and runs each.
 async fn begin(
     engine: Arc<Engine>,
     attempts: TaskTracker,
     claims: Vec<JobClaim>,
-    places: Vec<(Running, Place)>,
+    places: Vec<(Running, SlotTicket)>,
 ) {
     let loaded = load(&engine, &claims).await;
     let permits = permits_ahead(&engine, &claims, &loaded).await;
-    // The runtime begins what was spawned last before the rest.
+    // The runtime runs the task that was spawned last before the others.
     let last = claims.last().filter(|_| claims.len() > 1).map(|claim| claim.id);
-    for (((claim, (running, place)), loaded), permit) in
+    for (((claim, (running, ticket)), loaded), permit) in
         claims.into_iter().zip(places).zip(loaded).zip(permits)
     {
         let queue = claim.queue.clone();
-        let attempt = Attempt { engine: Arc::clone(&engine), claim, loaded, permit, place, running };
+        let attempt = Attempt { engine: Arc::clone(&engine), claim, loaded, permit, ticket, running };
         let gives_way = last == Some(attempt.claim.id);
         let attempt = attempts.track_future(async move {
             if gives_way {
@@ -99,17 +100,23 @@ async fn begin(
             }
             run(attempt).await;
         });
-        engine.plugs.executor.spawn(&queue, Box::pin(attempt));
+        engine.node.execution.executor.spawn(&queue, Box::pin(attempt));
     }
 }
 
-/// Runs a job as soon as it has a slot. One that waits for it for too long, or still when the node drains, goes back
-/// untouched, if the node may still say so.
+/// Reads the jobs that were claimed, and with them whether they were canceled meanwhile: one call for all.
+pub(crate) async fn load(engine: &Engine, claims: &[JobClaim]) -> Vec<Loaded> {
+    let loaded = retry_while_leased(engine, "load", || engine.node.store.load(&engine.owner, claims)).await;
+    loaded.unwrap_or_else(|| vec![Loaded::Lost; claims.len()])
+}
+
+/// Runs a job as soon as it has a slot. A job that waits too long for it, or that still waits when the node drains, is
+/// handed back unchanged, if the node still holds its lease.
 async fn run(mut attempt: Attempt) {
-    let longest = longest_wait(attempt.engine.options.node.lease);
+    let longest = longest_wait(attempt.engine.node.options.node.lease);
     let slot = tokio::select! {
         biased;
-        slot = attempt.place.slot_within(longest) => slot,
+        slot = attempt.ticket.slot_within(longest) => slot,
         () = attempt.engine.over() => None,
     };
     match slot {
@@ -121,7 +128,7 @@ async fn run(mut attempt: Attempt) {
 async fn hand_back(engine: &Engine, claim: &JobClaim) {
     let conclusion = Conclusion::HandBack { delay: Duration::ZERO, reason: HandBackReason::Released };
     let (about, edges) = (About::claim(claim), Edges::counted(claim));
-    let recording = Recording { about, edges, conclusion, run: None, place: None };
+    let recording = Recording { about, edges, conclusion, run: None, ticket: None };
     let recorded = async {
         if let Some(taken) = recording.offer(engine).await {
             announce(engine, about, &taken.conclusion, &taken.verdict).await;

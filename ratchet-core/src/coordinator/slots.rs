@@ -1,4 +1,4 @@
-//! How many jobs of each queue run here at once.
+//! Slots: how many jobs of each queue run on this node at once.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use tokio::sync::{AcquireError, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::pace::{PaceClock, Pacing};
+use super::rate_limit::{RateClock, RateLimit};
 use super::turnover::Turnover;
 
 /// The slots of every queue that this node serves.
@@ -30,44 +30,45 @@ struct Queue {
     slots: u32,
     /// Jobs that may be claimed beyond the slots, however slow they are.
     headroom: usize,
-    /// For jobs that run.
+    /// The slots, as permits for jobs that run.
     free: Arc<Semaphore>,
-    /// Jobs that were claimed and have no recorded outcome yet, except those that wait outside.
+    /// Jobs that were claimed and have no recorded outcome yet, except those that were set aside.
     held: AtomicUsize,
-    /// Jobs whose outcome the store does not take, and which left their place to others: as many as there are slots.
+    /// Jobs that were set aside: the store does not take their outcome, so they left their place to others. At most
+    /// as many as there are slots.
     outside: AtomicUsize,
-    /// Jobs that went, ever.
+    /// Jobs that have left their place, in total.
     gone: AtomicUsize,
-    /// Jobs that may be claimed beyond the slots, because they would go soon.
+    /// Jobs that may be claimed ahead (prefetched) beyond the slots, because they would end soon.
     ahead: AtomicUsize,
     turnover: Mutex<Turnover>,
-    pace: Option<Pacing>,
+    pace: Option<RateLimit>,
 }
 
 /// The place of a claimed job until its outcome is recorded.
 #[derive(Debug)]
-pub(crate) struct Place {
-    // Before what holds the place, so that nobody claims for a slot that is still taken.
-    /// Taken when the job gets its slot.
+pub(crate) struct SlotTicket {
+    // Dropped before `held`, so that nothing is claimed for a slot that is still taken.
+    /// `None` once the job has its slot.
     turn: Option<Turn>,
     held: Arc<Held>,
 }
 
-/// When a job gets its slot.
+/// The turn of a job for a slot.
 enum Turn {
-    /// Now.
+    /// It has a slot now.
     Free(OwnedSemaphorePermit),
-    /// When those before it had theirs.
+    /// It gets one after those before it.
     Waiting(Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send + Sync>>),
 }
 
 impl Turn {
-    /// Takes a slot, or stands in line for one from now on: whoever is first asked for is first, whenever its task runs.
+    /// Takes a slot, or joins the line for one now: the order is that of these calls, whenever the tasks run.
     fn of(free: &Arc<Semaphore>) -> Self {
         if let Ok(permit) = Arc::clone(free).try_acquire_owned() {
             return Self::Free(permit);
         }
-        // Not limited by the budget of a task, with which it might not stand in line yet.
+        // Without the task's cooperative budget: if that is spent, this poll would not join the line.
         let mut line = Box::pin(unconstrained(Arc::clone(free).acquire_owned()));
         match line.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok(permit)) => Self::Free(permit),
@@ -85,7 +86,7 @@ impl fmt::Debug for Turn {
     }
 }
 
-/// One taken slot. It is free again when this goes, whatever became of the job.
+/// One taken slot. It is free again when this is dropped, however the job ended.
 #[derive(Debug)]
 pub(crate) struct Slot {
     _permit: Option<OwnedSemaphorePermit>,
@@ -93,11 +94,11 @@ pub(crate) struct Slot {
     _held: Arc<Held>,
 }
 
-/// Counts as a claimed job while it lives.
+/// The count of one claimed job, until this is dropped.
 struct Held {
     queue: Arc<Queue>,
     freed: Arc<Notify>,
-    /// It waits outside.
+    /// Whether the job was set aside.
     outside: AtomicBool,
 }
 
@@ -106,7 +107,7 @@ impl Slots {
     pub(crate) fn new(
         queues: impl IntoIterator<Item = (QueueName, QueueOptions)>,
         headroom: f64,
-        clock: &PaceClock,
+        clock: &RateClock,
     ) -> Self {
         let queue = |options: &QueueOptions| Arc::new(Queue::new(options, headroom, clock));
         let queues = queues.into_iter().map(|(name, options)| (name, queue(&options)));
@@ -118,15 +119,15 @@ impl Slots {
         self.0.queues.keys()
     }
 
-    /// How many of each queue may be claimed now: in all no more than `most`, and what would go soon. Queue number
-    /// `first` is served first: take turns, and none starves.
+    /// How many jobs of each queue may be claimed now: at most `most` in all, and those to claim ahead. Queue number
+    /// `first` is served first; rotate it, and none starves.
     pub(crate) fn room(&self, most: usize, first: usize) -> Vec<QueueLimit> {
         let now = Instant::now();
         let ahead: usize = self.0.queues.values().map(|queue| queue.look_ahead(now)).sum();
         self.vacant(most.saturating_add(ahead), first)
     }
 
-    /// How many of each queue may be claimed now, with no more than `most` in all, by what is known already.
+    /// How many jobs of each queue may be claimed now, with no more than `most` in all, by the last measured turnover.
     pub(crate) fn vacant(&self, most: usize, first: usize) -> Vec<QueueLimit> {
         let queues = &self.0.queues;
         let in_turn = queues.iter().cycle().skip(first % queues.len().max(1)).take(queues.len());
@@ -161,13 +162,13 @@ impl Slots {
     }
 
     /// Takes the place of a claimed job, if there is one.
-    pub(crate) fn take(&self, queue: &QueueName) -> Option<Place> {
+    pub(crate) fn take(&self, queue: &QueueName) -> Option<SlotTicket> {
         let queue = self.0.queues.get(queue)?;
         let held = queue.hold().then(|| Held::new(Arc::clone(queue), Arc::clone(&self.0.freed)))?;
         if let Some(pace) = &queue.pace {
             pace.take();
         }
-        Some(Place { turn: Some(Turn::of(&queue.free)), held: Arc::new(held) })
+        Some(SlotTicket { turn: Some(Turn::of(&queue.free)), held: Arc::new(held) })
     }
 
     /// How many jobs of this queue would get a slot at once.
@@ -175,18 +176,18 @@ impl Slots {
         self.0.queues.get(queue).map_or(0, |queue| queue.room().min(queue.free.available_permits()))
     }
 
-    /// How long the pace of a queue holds its next job up; `None` if none does.
+    /// The shortest delay of a queue's next job by its rate limit; `None` if none is delayed.
     pub(crate) fn paced_for(&self) -> Option<Duration> {
         let queues = self.0.queues.values();
         queues.filter_map(|queue| queue.next_in()).filter(|wait| !wait.is_zero()).min()
     }
 
-    /// All slots.
+    /// The number of slots.
     pub(crate) fn total(&self) -> u32 {
         self.0.queues.values().map(|queue| queue.slots).sum()
     }
 
-    /// Slots in use.
+    /// The number of slots in use.
     pub(crate) fn taken(&self) -> u32 {
         self.usage().map(|(_, used, _)| used).sum()
     }
@@ -209,7 +210,7 @@ impl Slots {
 }
 
 impl Queue {
-    fn new(options: &QueueOptions, headroom: f64, clock: &PaceClock) -> Self {
+    fn new(options: &QueueOptions, headroom: f64, clock: &RateClock) -> Self {
         Self {
             slots: options.slots,
             headroom: (f64::from(options.slots) * headroom).ceil() as usize,
@@ -219,11 +220,11 @@ impl Queue {
             gone: AtomicUsize::new(0),
             ahead: AtomicUsize::new(0),
             turnover: Mutex::new(Turnover::new(Instant::now())),
-            pace: options.rate_limit_per_minute.map(|per_minute| Pacing::new(per_minute, clock)),
+            pace: options.rate_limit_per_minute.map(|per_minute| RateLimit::new(per_minute, clock)),
         }
     }
 
-    /// Finds out how many may be claimed beyond the slots because they would go soon.
+    /// Measures how many may be claimed ahead, beyond the slots, because they would end soon.
     fn look_ahead(&self, now: Instant) -> usize {
         let ahead = lock(&self.turnover).ahead(self.gone.load(Ordering::Relaxed), now);
         self.ahead.store(ahead, Ordering::Relaxed);
@@ -240,36 +241,37 @@ impl Queue {
         }
     }
 
-    /// How many may be claimed now: none while as many outcomes wait outside as there are slots.
+    /// How many may be claimed now: none while as many jobs are set aside as there are slots.
     fn room(&self) -> usize {
         if self.outside.load(Ordering::Relaxed) >= self.slots as usize {
             return 0;
         }
-        let paced = self.pace.as_ref().map_or(usize::MAX, Pacing::available);
+        let paced = self.pace.as_ref().map_or(usize::MAX, RateLimit::available);
         self.places().saturating_sub(self.held.load(Ordering::Relaxed)).min(paced)
     }
 
-    /// Whether there is enough room for a claim to be worth its while.
+    /// Whether there is enough room for a claim to be worthwhile.
     fn is_open(&self) -> bool {
         self.room() > self.ahead.load(Ordering::Relaxed) / 2
     }
 
-    /// One more is held, if there is a place for it.
+    /// Counts one more job as held, if there is a place for it.
     fn hold(&self) -> bool {
         let places = self.places();
         let one_more = |held: usize| (held < places).then_some(held + 1);
         self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
     }
 
-    /// How long until its pace allows the next one; nothing if there is no place for it anyway.
+    /// How long until its rate limit allows the next one; `None` without a limit, or if there is no place for it
+    /// anyway.
     fn next_in(&self) -> Option<Duration> {
         let pace = self.pace.as_ref().filter(|_| self.held.load(Ordering::Relaxed) < self.places())?;
         Some(pace.next_in())
     }
 }
 
-impl Place {
-    /// Waits for a slot; those who wait get theirs in turn.
+impl SlotTicket {
+    /// Waits for a slot; waiting jobs get theirs in turn.
     pub(crate) async fn slot(&mut self) -> Slot {
         let permit = match self.turn.take() {
             Some(Turn::Free(permit)) => Some(permit),
@@ -280,8 +282,8 @@ impl Place {
         Slot { _permit: permit, _held: Arc::clone(&self.held) }
     }
 
-    /// Waits for a slot for as long as a job may that was claimed because it would start soon; `None` after that, and then
-    /// no more are claimed ahead for a while. Headroom that somebody asked for is for jobs that wait however long it takes.
+    /// Waits for a slot, at most `longest` if the job was claimed ahead; `None` after that, and then no more are
+    /// claimed ahead for a while. In a queue with headroom, jobs wait however long it takes.
     pub(crate) async fn slot_within(&mut self, longest: Duration) -> Option<Slot> {
         if matches!(self.turn, Some(Turn::Free(_))) || self.held.queue.headroom > 0 {
             return Some(self.slot().await);
@@ -348,7 +350,7 @@ mod tests {
         QueueName::new(name).unwrap()
     }
 
-    fn clock() -> PaceClock {
+    fn clock() -> RateClock {
         Arc::new(Instant::now)
     }
 

@@ -1,37 +1,38 @@
-//! How many jobs may be claimed before there is a slot for them. Pure: the time is told, never read.
+//! The turnover of a queue: how many jobs may be claimed ahead, before there is a slot for them. Pure: the time is an
+//! argument.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A job is claimed no sooner than so long before it will have gone, as far as can be foreseen: long enough for a claim
-/// to be shared by many jobs, short enough that nobody misses them elsewhere.
+/// The time for which jobs are claimed ahead: as many as will have ended within it, as far as can be foreseen. It is
+/// long enough for a claim to be shared by many jobs, and short enough that other nodes do not miss them.
 const AHEAD: Duration = Duration::from_millis(100);
 
-/// The most jobs that are claimed ahead: so many that a claim goes on while the jobs of the one before it are read, run and
-/// recorded. More buy nothing on any database that was measured.
-const MOST: usize = 2_000;
+/// The most jobs that are claimed ahead: enough for a claim to go on while the jobs of the one before it are read, run
+/// and recorded. More gain nothing on any database that was measured.
+const MAX_AHEAD: usize = 2_000;
 
-/// For so long nothing is claimed ahead after jobs waited in vain: some bodies of this queue are slow, and how many jobs
-/// went says little about when the next slot is free.
+/// The time for which nothing is claimed ahead after a job waited in vain for its slot: some bodies of this queue are
+/// slow, and the number of jobs that ended says little about when the next slot is free.
 const DISTRUST: Duration = Duration::from_secs(10);
 
-/// How long a job that was claimed ahead waits for its slot, before it goes back for others to run: it was meant to
-/// start within [`AHEAD`]. While it waits here, nobody else can run it, and if this node dies, it waits for a lease
-/// and counts as crashed.
+/// How long a job that was claimed ahead waits for its slot, before it is handed back for others to run: it was meant
+/// to start within [`AHEAD`]. While it waits here, no other node can run it, and if this node dies, it waits for a
+/// lease and counts as crashed.
 pub(crate) fn longest_wait(lease: Duration) -> Duration {
     (lease / 10).clamp(AHEAD * 2, AHEAD * 10)
 }
 
-/// How fast jobs go: claimed, run and recorded.
+/// The rate at which jobs are claimed, run and recorded.
 #[derive(Debug)]
 pub(crate) struct Turnover {
-    /// When it was counted last.
+    /// When it was measured last.
     since: Instant,
-    /// How many had gone by then.
+    /// How many jobs had ended by then.
     gone: usize,
     ahead: usize,
-    /// Until then nothing is claimed ahead.
+    /// The time until which nothing is claimed ahead.
     distrusted_until: Instant,
 }
 
@@ -40,13 +41,13 @@ impl Turnover {
         Self { since: now, gone: 0, ahead: 0, distrusted_until: now }
     }
 
-    /// A job that was claimed ahead waited for too long.
+    /// Stops claiming ahead for a while, because a job that was claimed ahead waited for too long.
     pub(crate) fn distrust(&mut self, now: Instant) {
         (self.ahead, self.distrusted_until) = (0, now + DISTRUST);
     }
 
-    /// As many as go in that time, now that so many have gone ever. More is believed at once, less by and by: outcomes
-    /// are recorded in batches, and there may be none in a short while.
+    /// How many may be claimed ahead: as many as end within [`AHEAD`], where `gone` have ended in total. A rise counts
+    /// at once, a fall gradually: outcomes are recorded in batches, and there may be none in a short while.
     pub(crate) fn ahead(&mut self, gone: usize, now: Instant) -> usize {
         let elapsed = now.saturating_duration_since(self.since);
         if now < self.distrusted_until {
@@ -55,7 +56,7 @@ impl Turnover {
             let share = AHEAD.div_duration_f64(elapsed);
             let went = (gone - self.gone) as f64 * share;
             let faded = self.ahead as f64 * share / 2.0;
-            self.ahead = (went.max(faded) as usize).min(MOST);
+            self.ahead = (went.max(faded) as usize).min(MAX_AHEAD);
             (self.since, self.gone) = (now, gone);
         }
         self.ahead
@@ -66,7 +67,7 @@ impl Turnover {
 mod tests {
     use super::*;
 
-    /// What is claimed ahead after each step: so many milliseconds, in which so many jobs went.
+    /// How many are claimed ahead after each step, which is a number of milliseconds and of jobs that ended in them.
     fn ahead<const N: usize>(steps: [(u64, usize); N]) -> [usize; N] {
         let (mut now, mut gone) = (Instant::now(), 0);
         let mut turnover = Turnover::new(now);
@@ -85,7 +86,7 @@ mod tests {
     #[test]
     fn as_many_as_go_in_a_tenth_of_a_second() {
         assert_eq!(ahead([(100, 100), (200, 200), (1_000, 5_000)]), [100, 100, 500]);
-        assert_eq!(ahead([(100, 100_000)]), [MOST]);
+        assert_eq!(ahead([(100, 100_000)]), [MAX_AHEAD]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 use ratchet_api::TargetName;
 use ratchet_api::spi::{Bean, BeanResolver};
 
-/// Objects by the name of their target, put in before the scheduler starts.
+/// Objects by the name of their target, inserted before the scheduler starts.
 ///
 /// ```
 /// use ratchet_core::TargetName;
@@ -23,12 +23,12 @@ use ratchet_api::spi::{Bean, BeanResolver};
 pub struct Beans(HashMap<TargetName, Bean>);
 
 impl Beans {
-    /// No objects yet.
+    /// An empty collection.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Puts `bean` in for `target`; what it displaces comes back, so that the caller can refuse a second one.
+    /// Inserts `bean` for `target` and returns the one that it displaces, so that the caller can refuse a second one.
     pub fn insert(&mut self, target: TargetName, bean: Bean) -> Option<Bean> {
         self.0.insert(target, bean)
     }

@@ -3,10 +3,11 @@ use std::fmt;
 use ratchet_api::TargetName;
 use ratchet_api::spi::ClassPolicy;
 
-/// Allows targets by the beginning of their name, or by the whole of it. The default: denies until told otherwise.
+/// A policy that allows targets by a prefix of their name, or by the whole name. It is the default, and denies
+/// everything unless it is given entries.
 ///
 /// An entry that ends with a dot allows everything below it; any other entry allows exactly the target of that name.
-/// Names are compared as they are: whole segments, upper and lower case differ, nothing is a pattern, and a target
+/// Names are compared as they are: whole segments, upper and lower case differ, entries are no patterns, and a target
 /// with anything but ASCII in it is denied, since it may only look like an allowed one.
 ///
 /// ```
@@ -29,12 +30,12 @@ pub struct PackagePrefixClassPolicy {
 }
 
 impl PackagePrefixClassPolicy {
-    /// Denies everything. A scheduler does not start with it unless that is allowed explicitly.
+    /// A policy that denies everything. A scheduler does not start with it unless that is allowed explicitly.
     pub fn deny_all() -> Self {
         Self::default()
     }
 
-    /// Allows what these entries name: prefixes, which end with a dot, and whole names.
+    /// A policy that allows the targets of these entries: prefixes, which end with a dot, and whole names.
     pub fn allow<E: Into<String>>(entries: impl IntoIterator<Item = E>) -> Self {
         Self { entries: entries.into_iter().map(Into::into).collect() }
     }
@@ -62,7 +63,7 @@ impl fmt::Debug for PackagePrefixClassPolicy {
     }
 }
 
-/// Segments of visible ASCII with single dots between them.
+/// Whether the text consists of segments of visible ASCII with single dots between them.
 fn is_name(text: &str) -> bool {
     text.split('.').all(|segment| !segment.is_empty() && segment.bytes().all(|byte| byte.is_ascii_graphic()))
 }

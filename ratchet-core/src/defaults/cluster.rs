@@ -5,7 +5,8 @@ use async_trait::async_trait;
 use ratchet_api::spi::{ClusterCoordinator, WakeupKind, WakeupListener};
 use ratchet_api::{JobPriority, StoreResult};
 
-/// Tells no other node: they find new work by polling. Listeners in this process are told at once.
+/// A coordinator that notifies no other node: they find new work by polling. Listeners in this process are notified at
+/// once.
 pub struct NoOpClusterCoordinator {
     /// `None` once it is shut down.
     listeners: Mutex<Option<Vec<WakeupListener>>>,
@@ -21,7 +22,7 @@ impl NoOpClusterCoordinator {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Under the lock, so that none is called once a shutdown has returned.
+    /// Calls the listeners under the lock, so that none is called once a shutdown has returned.
     fn tell(&self, kind: WakeupKind) {
         self.listeners().iter().flatten().for_each(|listener| listener(kind));
     }

@@ -4,23 +4,24 @@ use ratchet_api::QueueName;
 use ratchet_api::spi::{ExecutorProvider, JobFuture};
 use tokio::runtime::{Handle, TryCurrentError};
 
-/// Runs the attempts of every queue on one tokio runtime, and each blocking body on a thread of its own.
+/// An executor that runs the attempts of every queue on one tokio runtime, and each blocking body on a thread of its
+/// own.
 ///
-/// Not on the runtime's pool for blocking work: a runtime that ends waits for that, and with it the process. A body that
-/// never returns would keep a stopped service from ending.
+/// Blocking bodies do not run on the runtime's blocking pool: a runtime that ends waits for that, and with it the
+/// process. A body that never returns would keep a stopped service from ending.
 #[derive(Clone, Debug)]
 pub struct TokioExecutor(Handle);
 
 impl TokioExecutor {
-    /// Runs attempts on the runtime of `handle`.
+    /// An executor on the runtime of `handle`.
     pub const fn new(handle: Handle) -> Self {
         Self(handle)
     }
 
-    /// Runs attempts on the runtime that this is called on.
+    /// An executor on the runtime that this is called on.
     ///
     /// # Errors
-    /// If it is not called on one.
+    /// If it is not called on a runtime.
     pub fn try_current() -> Result<Self, TryCurrentError> {
         Handle::try_current().map(Self)
     }
@@ -38,7 +39,7 @@ impl ExecutorProvider for TokioExecutor {
             work();
         };
         if let Err(error) = thread::Builder::new().name("ratchet-job".to_owned()).spawn(run) {
-            tracing::error!(%error, "there is no thread for a blocking body");
+            tracing::error!(%error, "no thread can be started for a blocking body, which does not run");
         }
     }
 }

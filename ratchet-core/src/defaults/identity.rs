@@ -32,12 +32,17 @@ impl DefaultNodeIdentity {
         Self(format!("{host}-{}", std::process::id()))
     }
 
-    /// The value of an environment variable, such as a pod name. Host name and process id if it is missing or no name.
+    /// The value of an environment variable, such as a pod name; host name and process id if it is not set or not
+    /// valid.
     pub fn from_env(variable: &str) -> Self {
         match std::env::var(variable).map(Self::fixed) {
             Ok(Ok(identity)) => identity,
             Ok(Err(problem)) => {
-                tracing::warn!(variable, %problem, "naming this node by its host instead");
+                tracing::warn!(
+                    variable,
+                    %problem,
+                    "environment variable is no valid node name; naming this node by its host instead"
+                );
                 Self::new()
             }
             Err(_) => {
@@ -50,7 +55,7 @@ impl DefaultNodeIdentity {
         }
     }
 
-    /// This name.
+    /// The given name.
     ///
     /// # Errors
     /// If it is empty, too long, or has control characters.
@@ -81,7 +86,7 @@ impl NodeIdentityProvider for DefaultNodeIdentity {
     }
 }
 
-/// The first source that knows a usable name; else a random one, so that two nodes still differ.
+/// The host name from the first source with a usable one; else a random one, so that two nodes still differ.
 ///
 /// No name service is asked, so the answer comes at once.
 fn host_name(kernel: impl FnOnce() -> Option<String>, variable: impl Fn(&str) -> Option<String>) -> String {

@@ -7,13 +7,13 @@ use serde::de::IgnoredAny;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
-/// Writes and reads `{"target": …, "method": …, "args": […]}`.
+/// A resolver that writes and reads `{"target": …, "method": …, "args": […]}`.
 ///
-/// What it cannot read it describes by place, never by content: a payload may hold secrets.
+/// Its errors describe unreadable text by position, never by content: a payload may hold secrets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JsonInvocationResolver;
 
-/// The text as anyone may have formatted it.
+/// A call in any JSON formatting.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Call<'a> {
@@ -44,7 +44,7 @@ impl JobInvocationResolver for JsonInvocationResolver {
     }
 }
 
-/// The arguments of a text that `to_payload` wrote, with every space that was in them.
+/// The arguments of a text that `to_payload` wrote, byte for byte.
 fn own_args(payload: &JobPayload) -> Result<Option<&str>, InvalidName> {
     let nothing = JsonText::from_stored("");
     let frame = JobPayload::new(payload.target().as_str(), payload.method().as_str(), &nothing)?;

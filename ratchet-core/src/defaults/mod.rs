@@ -1,4 +1,4 @@
-//! What stands at a plug point until a user puts something else there.
+//! The default implementations of the plug points.
 
 mod bean;
 mod class_policy;

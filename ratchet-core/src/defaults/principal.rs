@@ -1,6 +1,6 @@
 use ratchet_api::spi::CallerPrincipalResolver;
 
-/// Knows nobody: jobs are stored without a caller.
+/// A resolver that knows no caller: jobs are stored without one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NoPrincipal;
 

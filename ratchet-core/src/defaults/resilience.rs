@@ -18,11 +18,13 @@ type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
 /// The default strategy: a circuit breaker for each service, shaped by the profile that the service was given.
 ///
-/// A breaker counts the newest calls. Once enough of them failed it opens, and jobs of the service go back without
-/// losing an attempt. After a while it lets a few trial calls through: if all succeed it closes, if one fails it opens
-/// again. A failure that says not to try again ([`do_not_retry`](JobFailure::do_not_retry)) is about the job and not about
-/// the service, and counts as nothing, unless [`count_do_not_retry`](BreakerOptions::count_do_not_retry) is set. Trials that have not reported within that while are replaced by new ones. A call that was let in before the
-/// breaker opened and reports during the trials counts like a trial, since it tells as much about the service.
+/// A breaker counts the newest calls. Once enough of them failed it opens, and jobs of the service are handed back
+/// without losing an attempt. After a while it lets a few trial calls through: if all succeed it closes, if one fails
+/// it opens again. A failure that says not to try again ([`do_not_retry`](JobFailure::do_not_retry)) is about the job
+/// and not about the service, and does not count, unless [`count_do_not_retry`](BreakerOptions::count_do_not_retry) is
+/// set. Trials that have not reported within the time that a breaker stays open are replaced by new ones. A call that
+/// was let in before the breaker opened and reports during the trials counts like a trial, since it tells as much about
+/// the service.
 ///
 /// ```
 /// use ratchet_core::JobFailure;
@@ -33,11 +35,11 @@ type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 /// let breakers = CircuitBreakers::new(BreakerOptions::default()).profile("payment-gateway", BreakerProfile::Fast);
 /// let outage = JobFailure::new("ConnectError", "refused");
 /// for _ in 0..3 {
-///     assert_eq!(breakers.enter("payment-gateway"), Gate::Open);
+///     assert_eq!(breakers.enter("payment-gateway"), Gate::Admit);
 ///     breakers.report("payment-gateway", Some(&outage));
 /// }
-/// assert!(matches!(breakers.enter("payment-gateway"), Gate::Closed { .. }));
-/// assert_eq!(breakers.enter("mail"), Gate::Open);
+/// assert!(matches!(breakers.enter("payment-gateway"), Gate::Reject { .. }));
+/// assert_eq!(breakers.enter("mail"), Gate::Admit);
 /// assert_eq!(breakers.states()[1].state, CircuitState::Open);
 /// ```
 ///
@@ -46,9 +48,9 @@ type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 /// warning says so once.
 pub struct CircuitBreakers {
     options: BreakerOptions,
-    /// Given by hand.
+    /// Profiles that the application set.
     profiles: HashMap<String, BreakerProfile>,
-    /// Named by methods.
+    /// Profiles that methods declare.
     declared: Mutex<HashMap<String, BreakerProfile>>,
     clock: Clock,
     breakers: Mutex<HashMap<String, Breaker>>,
@@ -59,7 +61,7 @@ impl CircuitBreakers {
     /// The most services that have a breaker at the same time.
     pub const MAX_SERVICES: usize = 1024;
 
-    /// Breakers that go by these options and the system's monotonic clock.
+    /// Breakers with these options and the system's monotonic clock.
     pub fn new(options: BreakerOptions) -> Self {
         Self {
             options,
@@ -78,7 +80,7 @@ impl CircuitBreakers {
         self
     }
 
-    /// Goes by another clock, which never goes backwards.
+    /// Uses another clock, which never goes backwards.
     #[must_use]
     pub fn with_clock(mut self, clock: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
         self.clock = Arc::new(clock);
@@ -90,7 +92,8 @@ impl CircuitBreakers {
         self.with(service, |breaker, now| breaker.open(now, duration));
     }
 
-    /// Calls `act` on the breaker of `service`, made if need be; `None` if there is no room for it. Logs what changed.
+    /// Calls `act` on the breaker of `service`, created if needed; `None` if there is no room for it. Logs state
+    /// changes.
     fn with<T>(&self, service: &str, act: impl FnOnce(&mut Breaker, Instant) -> T) -> Option<T> {
         let mut breakers = self.breakers();
         let now = (self.clock)();
@@ -129,7 +132,7 @@ impl CircuitBreakers {
         if !self.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 max = Self::MAX_SERVICES,
-                "too many service names for circuit breakers: are they made of data?"
+                "too many services for circuit breakers; idle ones are replaced: are names made from data?"
             );
         }
         let closed = breakers.iter().filter(|(_, breaker)| breaker.state(now) == CircuitState::Closed);
@@ -162,13 +165,13 @@ impl ResilienceStrategy for CircuitBreakers {
 
     fn enter(&self, service: &str) -> Gate {
         if !self.options.enabled {
-            return Gate::Open;
+            return Gate::Admit;
         }
-        self.with(service, Breaker::enter).unwrap_or(Gate::Open)
+        self.with(service, Breaker::enter).unwrap_or(Gate::Admit)
     }
 
     fn report(&self, service: &str, failure: Option<&JobFailure>) {
-        // The answer was no, but there was one; or the service was not even asked.
+        // The service answered, if only with a refusal, or was not even asked.
         let settled = failure.is_some_and(|failure| failure.retry_advice().never().is_some());
         if settled && !self.options.count_do_not_retry {
             return self.abandon(service);

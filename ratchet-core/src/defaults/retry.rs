@@ -1,6 +1,6 @@
 use ratchet_api::spi::RetryPolicy;
 
-/// Has no objection: the job's own limit and backoff decide.
+/// A policy that allows every retry: the job's own limit and backoff decide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AlwaysRetry;
 

@@ -1,6 +1,6 @@
 //! Keeps secrets and personal data out of error texts.
 //!
-//! `rules` knows what a secret looks like; here is what happens around that: the class, the causes, the hooks, the
+//! `rules` defines what a secret looks like; this module handles the rest: the class, the causes, the hooks, the
 //! length.
 
 mod card;
@@ -19,13 +19,13 @@ use ratchet_api::options::SecurityOptions;
 use ratchet_api::spi::ErrorSanitizer;
 use ratchet_api::{JobFailure, Sanitized, is_deceptive};
 
-/// Stands where a secret was.
+/// The replacement for a secret.
 const REDACTED: &str = "[REDACTED]";
 const CUT: &str = "…[truncated]";
-/// No more than this of a text is looked at, so that an absurd one costs milliseconds.
+/// The most bytes of a text that are read, so that an absurdly long one costs milliseconds.
 const MAX_INPUT: usize = 64 * 1024;
 const MAX_CLASS: usize = 255;
-/// Removing one secret, or the end of the text, can uncover another; two passes are the rule.
+/// The most passes over a text: removing one secret, or the end of the text, can uncover another. Two are usual.
 const MAX_PASSES: usize = 6;
 
 type Hook = Arc<dyn Fn(&str) -> String + Send + Sync>;
@@ -34,7 +34,8 @@ type Hook = Arc<dyn Fn(&str) -> String + Send + Sync>;
 ///
 /// Removed are credentials in URLs, connection strings, headers, key-value pairs, command lines, sentences and types
 /// that are called after them (`Password("x")`); private keys; JSON web tokens and the tokens of well-known vendors; row
-/// values in messages of databases; card numbers; and e-mail addresses, unless [`SecurityOptions::redact_emails`] is off. What is left says where and what, such as host and database:
+/// values in messages of databases; card numbers; and e-mail addresses, unless [`SecurityOptions::redact_emails`] is
+/// off. The rest still says where and what, such as host and database:
 ///
 /// ```
 /// use ratchet_core::{JobFailure, Sanitized};
@@ -45,8 +46,8 @@ type Hook = Arc<dyn Fn(&str) -> String + Send + Sync>;
 /// assert_eq!(text.as_str(), "SqlError: no route to jdbc:mysql://[REDACTED]@db.internal:3306/prod");
 /// ```
 ///
-/// What only the application knows to be secret is removed by a hook. It sees the sanitized text, and what it returns
-/// is sanitized again, so it can hide more but not less:
+/// A hook removes secrets that only the application knows. It sees the sanitized text, and its result is sanitized
+/// again, so it can hide more but not less:
 ///
 /// ```
 /// # use ratchet_core::{JobFailure, Sanitized};
@@ -62,19 +63,19 @@ pub struct DefaultErrorSanitizer {
 }
 
 impl DefaultErrorSanitizer {
-    /// A sanitizer that goes by these options.
+    /// A sanitizer with these options.
     pub fn new(options: &SecurityOptions) -> Self {
         Self { redact_emails: options.redact_emails, hooks: Vec::new() }
     }
 
-    /// Adds a hook that runs after everything else. It should change nothing more when it is applied twice.
+    /// Adds a hook that runs after everything else. It should be idempotent.
     #[must_use]
     pub fn then(mut self, hook: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         self.hooks.push(Arc::new(hook));
         self
     }
 
-    /// The text behind the class, which a previous call may have put there already.
+    /// The class followed by the cleaned text, which a previous call may have put there already.
     fn labelled(&self, class: &str, text: &str) -> String {
         if text == class {
             return class.to_owned();
@@ -131,7 +132,7 @@ fn short_name(class: &str) -> &str {
     class.rsplit("::").next().unwrap_or(class)
 }
 
-/// The message and the causes, but none that was told already: many errors print their source themselves.
+/// The message and the causes, except those that the text has already: many errors print their source themselves.
 fn with_causes(failure: &JobFailure) -> String {
     let mut text = failure.message().to_owned();
     for cause in failure.causes() {

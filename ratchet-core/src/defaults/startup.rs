@@ -8,7 +8,7 @@ use ratchet_api::spi::StartupCoordinator;
 use ratchet_api::store::LockStore;
 use ratchet_api::{LockLease, LockName, Owner, StoreResult};
 
-/// Hands out start-up tasks by locks in the store, named `startup:` and the action.
+/// A coordinator that hands out start-up tasks by locks in the store, named `startup:` and the action.
 ///
 /// The node that holds one may ask again: its lease is extended.
 pub struct StoreStartupCoordinator {
@@ -18,7 +18,7 @@ pub struct StoreStartupCoordinator {
 }
 
 impl StoreStartupCoordinator {
-    /// Takes locks for `owner`.
+    /// A coordinator that takes locks for `owner`.
     pub fn new(locks: Arc<dyn LockStore>, owner: Owner) -> Self {
         Self { locks, owner, held: Mutex::default() }
     }

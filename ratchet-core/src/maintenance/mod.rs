@@ -1,16 +1,16 @@
-//! What becomes of jobs that nobody needs any more: they are archived and, like old dead letters, logs and rows of dead
-//! nodes, deleted at last.
+//! Maintenance of old data: ended jobs are archived and, like old dead letters, logs and rows of dead nodes, deleted at
+//! last.
 //!
 //! Each [`Task`] has its time and its lock, so that one node of the cluster does it. The work is done in parts, each of
-//! them one transaction: whoever comes after a crash goes on where the other one stopped. Nodes do it by themselves;
+//! them one transaction: after a crash, another node goes on where the first one stopped. Nodes do it by themselves;
 //! [`Client::maintenance`](crate::Client::maintenance) does it now.
 
-mod hold;
-mod keep;
-mod pace;
+mod held_lock;
+mod runner;
 mod task;
+mod timetable;
 
-pub(crate) use keep::keep;
+pub(crate) use runner::run;
 pub(crate) use task::check;
 pub use task::{Task, UnknownTask};
 
@@ -23,10 +23,10 @@ use ratchet_api::store::JobStore;
 use ratchet_api::{Owner, StoreError, StoreErrorKind, StoreResult};
 use tokio::time::{Instant, sleep, timeout};
 
-use self::hold::Hold;
+use self::held_lock::HeldLock;
 
-/// A part takes at most so many times as long as a lock lasts. Somewhere it must end: a store that never answers would
-/// keep every other node from the task.
+/// The time limit of a part, as a multiple of the time that a lock lasts. Without a limit, a store that never answers
+/// would keep every other node from the task.
 const PATIENCE: u32 = 6;
 
 /// How a run of a task ended.
@@ -43,16 +43,16 @@ pub enum Ran {
         /// How many rows were moved or deleted before.
         rows: u64,
     },
-    /// Another node is at it. Nothing was done.
+    /// Another node runs it. Nothing was done.
     Busy,
-    /// The lock was lost, so another node may be at it.
+    /// The lock was lost, so another node may run it.
     Lost {
         /// How many rows were moved or deleted before.
         rows: u64,
     },
 }
 
-/// Does tasks, each under its lock.
+/// The runner of maintenance tasks, each under its lock.
 #[derive(Clone)]
 pub struct Maintenance {
     store: Arc<dyn JobStore>,
@@ -65,17 +65,17 @@ impl Maintenance {
         Self { store, options, owner }
     }
 
-    /// With this age for everything, instead of what the options say.
+    /// Sets this age for everything, instead of the ages in the options.
     #[must_use]
     pub fn older_than(self, age: Duration) -> Self {
         Self { options: task::older_than(self.options, age), ..self }
     }
 
-    /// Does a task now, also one that is switched off, unless another node is at it. Asks before each part whether to go on, and
-    /// tells how many rows were moved or deleted so far.
+    /// Runs a task now, even if it is disabled, unless another node runs it. Asks before each part whether to go on,
+    /// and passes how many rows were moved or deleted so far.
     ///
     /// # Errors
-    /// If the store fails. What was done so far is done, and the next run goes on.
+    /// If the store fails. The parts that were done stay done, and the next run goes on.
     pub async fn run(&self, task: Task, go_on: impl FnMut(u64) -> bool) -> StoreResult<Ran> {
         let Some(mut hold) = self.hold(task).await? else { return Ok(Ran::Busy) };
         let ran = self.sweep(task, &mut hold, go_on).await;
@@ -83,16 +83,16 @@ impl Maintenance {
         ran
     }
 
-    async fn hold(&self, task: Task) -> StoreResult<Option<Hold>> {
+    async fn hold(&self, task: Task) -> StoreResult<Option<HeldLock>> {
         let (name, ttl) = (task.lock()?, self.options.lock_ttl);
-        in_time(ttl, Hold::take(Arc::<dyn JobStore>::clone(&self.store), &name, ttl, &self.owner)).await
+        in_time(ttl, HeldLock::take(Arc::<dyn JobStore>::clone(&self.store), &name, ttl, &self.owner)).await
     }
 
-    /// Part after part, as long as there is something left.
+    /// Runs part after part, as long as there is something left.
     async fn sweep(
         &self,
         task: Task,
-        hold: &mut Hold,
+        hold: &mut HeldLock,
         mut go_on: impl FnMut(u64) -> bool,
     ) -> StoreResult<Ran> {
         let mut rows = 0;
@@ -104,7 +104,7 @@ impl Maintenance {
             if !more {
                 return Ok(Ran::Done { rows });
             }
-            if hold.during(sleep(pace::rest(begun.elapsed()))).await.is_err() {
+            if hold.during(sleep(timetable::rest(begun.elapsed()))).await.is_err() {
                 return Ok(Ran::Lost { rows });
             }
         }
@@ -116,7 +116,7 @@ impl Maintenance {
     }
 }
 
-/// A store that never answers must not hold a task up for ever.
+/// Limits the time of a call, so that a store that never answers does not hold a task up for ever.
 async fn in_time<T>(limit: Duration, call: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
     let late = |_| StoreError::new(StoreErrorKind::Unavailable, "maintenance", "no answer in time");
     timeout(limit, call).await.map_err(late)?

@@ -1,4 +1,4 @@
-//! What there is to do, and what a part of it is.
+//! The maintenance tasks, and the parts in which they are done.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use crate::schedule::CronSchedule;
 /// The most rows that one statement deletes.
 const CHUNK: usize = 1_000;
 
-/// Something that is cleaned up.
+/// A maintenance task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Task {
@@ -29,17 +29,17 @@ pub enum Task {
     NodePurge,
 }
 
-/// No task has this name.
+/// The error for a name that no task has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no task `{0}`; there are archive, archive-purge, dlq-purge, log-purge and node-purge")]
 pub struct UnknownTask(String);
 
 impl Task {
-    /// All of them.
+    /// All tasks.
     pub const ALL: [Self; 5] =
         [Self::Archive, Self::ArchivePurge, Self::DlqPurge, Self::LogPurge, Self::NodePurge];
 
-    /// What people call it.
+    /// Its name in commands and logs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Archive => "archive",
@@ -50,7 +50,7 @@ impl Task {
         }
     }
 
-    /// What it does with one row, for people.
+    /// The word for its effect on a row, for messages.
     pub const fn verb(self) -> &'static str {
         match self {
             Self::Archive => "archived",
@@ -58,7 +58,7 @@ impl Task {
         }
     }
 
-    /// The lock of whoever does it.
+    /// The lock of the node that runs it.
     ///
     /// # Errors
     /// Never: the name is short.
@@ -66,12 +66,12 @@ impl Task {
         LockName::new(format!("maintenance:{self}"))
     }
 
-    /// The lock that stays taken until it is due again, once it is done.
+    /// The lock that, once the task is done, stays taken until it is due again.
     pub(super) fn done_lock(self) -> Result<LockName, InvalidName> {
         LockName::new(format!("maintenance:{self}:done"))
     }
 
-    /// Whether it is done at all, and when.
+    /// Whether it is enabled, and its cron expression.
     pub(super) fn timetable(self, options: &MaintenanceOptions) -> (bool, &str) {
         match self.purge(options) {
             Some(PurgeOptions { enabled, cron, .. }) => (*enabled, cron),
@@ -89,7 +89,7 @@ impl Task {
         }
     }
 
-    /// Does a part of it; answers how many rows that were and whether there may be more.
+    /// Runs one part; returns its number of rows and whether there may be more.
     pub(super) async fn chunk(
         self,
         store: &dyn JobStore,
@@ -101,19 +101,19 @@ impl Task {
             Self::ArchivePurge => store.purge_archive(options.archive_purge.retention, limit).await?,
             Self::DlqPurge => store.purge_dead_letters(options.dlq_purge.retention, limit).await?,
             Self::LogPurge => store.purge_logs(options.log_purge.retention, limit).await?,
-            // There are never many.
+            // There are never many nodes.
             Self::NodePurge => return Ok((store.purge_nodes(options.node_purge.retention).await?, false)),
         };
         Ok((rows, rows >= limit as u64))
     }
 }
 
-/// A dead letter must stay open for a manual retry as long as it is kept as one.
+/// The ages at which jobs are archived. A dead letter must stay open for a manual retry as long as it is kept as one.
 fn retention(MaintenanceOptions { archive, dlq_purge, .. }: &MaintenanceOptions) -> Retention {
     Retention { ended: archive.retention, failed: archive.retention.max(dlq_purge.retention) }
 }
 
-/// Refuses cron expressions that make no sense, also of what is switched off.
+/// Refuses invalid cron expressions, also of disabled tasks.
 pub(crate) fn check(options: &MaintenanceOptions) -> Result<(), OptionsError> {
     let now = Timestamp::node_now();
     let wrong = |task: Task| {

@@ -1,4 +1,4 @@
-//! What the end of a job decides about the edges that lead from it. Pure.
+//! The effects of a job's end on the edges that lead from it. Pure.
 
 use std::cmp::Ordering;
 
@@ -22,7 +22,7 @@ fn holds(condition: &Condition, status: JobStatus, result: &Value) -> bool {
         Condition::Success => succeeded,
         Condition::Failure => status == JobStatus::Failed,
         Condition::ResultValue(test) => succeeded && passes(test, result),
-        // A predicate that nobody knows holds for nothing, and a job without a batch satisfies no condition on one.
+        // An unknown predicate never holds, and a job without a batch satisfies no condition on one.
         Condition::Custom(_)
         | Condition::BatchSuccess
         | Condition::BatchFailure
@@ -32,7 +32,7 @@ fn holds(condition: &Condition, status: JobStatus, result: &Value) -> bool {
     }
 }
 
-/// A value that is not there equals null, and is neither less nor greater than anything.
+/// Whether a result passes a test. A missing value equals null, and is neither less nor greater than anything.
 fn passes(test: &ResultTest, result: &Value) -> bool {
     let found = result.pointer(&test.pointer).unwrap_or(&Value::Null);
     let order = compare(found, &test.value);
@@ -46,7 +46,7 @@ fn passes(test: &ResultTest, result: &Value) -> bool {
     }
 }
 
-/// Numbers and strings have an order; everything else is equal or not.
+/// Compares two values. Numbers and strings have an order; everything else is equal or not.
 fn compare(a: &Value, b: &Value) -> Option<Ordering> {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => match (a.as_i64(), b.as_i64()) {

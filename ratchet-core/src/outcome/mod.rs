@@ -1,4 +1,4 @@
-//! From what an attempt came to, to one outcome with everything that follows from it. Pure.
+//! Makes the conclusion of an attempt one outcome with all its consequences. Pure.
 
 mod edges;
 
@@ -15,13 +15,14 @@ use crate::JobDefaults;
 use crate::cause::Ended;
 use crate::registry::Registry;
 
-/// What an attempt came to.
+/// The conclusion of an attempt.
 #[derive(Clone, Debug)]
 pub(crate) enum Conclusion {
     /// The body returned.
     Succeeded {
         result: Option<JsonText>,
-        /// Why the result is not kept, if it is not: the failure that this is as soon as somebody waits for it.
+        /// Why the result is not kept, if it is not: the job fails with this if dependents or a callback need the
+        /// result.
         unkept: Option<JobFailure>,
         submissions: Vec<Submission>,
     },
@@ -29,13 +30,13 @@ pub(crate) enum Conclusion {
     Retry { delay: Duration, error: ErrorRecord },
     /// It failed for good.
     Dead { error: ErrorRecord, reason: DeadReason },
-    /// It goes back with nothing consumed.
+    /// It goes back to PENDING, and no attempt is consumed.
     HandBack { delay: Duration, reason: HandBackReason },
-    /// It waits for what it lacks here, with nothing consumed.
+    /// It is parked until it gets what it lacks here, and no attempt is consumed.
     Park { on: ParkedOn },
-    /// Its node died, and it goes back at once.
+    /// Its node died, and it goes back to PENDING at once.
     Crashed { error: ErrorRecord },
-    /// It was called off.
+    /// It was canceled.
     Canceled { reason: Sanitized },
 }
 
@@ -47,7 +48,7 @@ pub(crate) struct Edges {
 }
 
 impl Edges {
-    /// Those of a job that was not loaded: counted and not known, so the store decides them by the job's end.
+    /// The edges of a job that was not loaded: counted and not known, so the store decides them by the job's end.
     pub(crate) fn counted(claim: &JobClaim) -> Self {
         Self { known: Vec::new(), count: claim.edge_count }
     }
@@ -63,14 +64,14 @@ impl Edges {
 #[derive(Clone, Copy)]
 pub(crate) struct About<'a> {
     pub(crate) claim: &'a JobClaim,
-    /// Unless it could not be read, or was not.
+    /// The job; `None` if it could not be read, or was not.
     pub(crate) job: Option<&'a Job>,
     /// The failure callback of a job that could not be read.
     pub(crate) salvaged: Option<&'a JobPayload>,
 }
 
 impl<'a> About<'a> {
-    /// A job of which no more is known than its claim says.
+    /// A job of which only the claim is known.
     pub(crate) const fn claim(claim: &'a JobClaim) -> Self {
         Self { claim, job: None, salvaged: None }
     }
@@ -89,12 +90,12 @@ impl<'a> About<'a> {
     }
 }
 
-/// What holds for a callback beside what its job stored of it.
+/// The settings of a callback that its job did not store.
 #[derive(Clone, Copy)]
 pub(crate) struct Callbacks<'a> {
     pub(crate) limits: &'a Limits,
     pub(crate) retry: &'a RetryOptions,
-    /// Where the defaults of its method are found, if this node knows it.
+    /// The source of the defaults of its method, if this node knows it.
     pub(crate) registry: &'a Registry,
 }
 
@@ -156,8 +157,8 @@ pub(crate) fn bare(claim: &JobClaim, conclusion: &Conclusion, run: Option<Run>) 
     outcome
 }
 
-/// A callback is a job like any other, with the defaults of its method, or else in the queue and with the priority of the
-/// job that it follows.
+/// Submits a callback: a job like any other, with the defaults of its method, or else in the queue and with the
+/// priority of the job that it follows.
 fn callback(
     about: About<'_>,
     payload: Option<&JobPayload>,

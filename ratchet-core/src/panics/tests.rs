@@ -1,4 +1,4 @@
-//! What a process says about panics. Panic hooks belong to the process, so each test runs this program once more.
+//! The reports of panics. Panic hooks belong to the process, so each test runs this program once more.
 
 use std::panic;
 use std::process::Command;
@@ -10,7 +10,7 @@ use ratchet_store_memory::MemoryStore;
 
 use crate::{Call, JobContext, JobFailure, Method, Ratchet};
 
-/// Runs one of the ignored tests below in a process of its own; answers what it printed: stdout, stderr.
+/// Runs one of the ignored tests below in a process of its own; returns its stdout and stderr.
 fn run(test: &str) -> (String, String) {
     let mut program = Command::new(std::env::current_exe().unwrap());
     let test = format!("panics::tests::{test}");

@@ -1,4 +1,4 @@
-//! When the poller should look again because something becomes due that this process knows of.
+//! The alarm of the poller, for jobs that become due and that this process knows of.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// The most instants that are remembered. The poller finds the rest by itself, a little later.
-const MOST: usize = 1_024;
+/// The most instants that are remembered. Ordinary polls find the other jobs, a little later.
+const MAX_INSTANTS: usize = 1_024;
 
 /// Instants at which jobs become due.
 #[derive(Default)]
@@ -18,13 +18,13 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// Something becomes due after this.
+    /// Sets an alarm for a job that becomes due after `delay`.
     pub(crate) fn set(&self, delay: Duration) {
         let Some(at) = Instant::now().checked_add(delay) else { return };
         let mut instants = self.instants();
         let sooner = instants.first().is_none_or(|first| at < *first);
         instants.insert(at);
-        if instants.len() > MOST {
+        if instants.len() > MAX_INSTANTS {
             instants.pop_last();
         }
         drop(instants);
@@ -33,7 +33,7 @@ impl Alarm {
         }
     }
 
-    /// Completes when something becomes due.
+    /// Completes when a job becomes due.
     pub(crate) async fn rings(&self) {
         loop {
             let first = self.instants().first().copied();
@@ -43,7 +43,7 @@ impl Alarm {
             }
             let now = Instant::now();
             let mut instants = self.instants();
-            // What is due by now is found by one look.
+            // One poll finds all that are due by now.
             *instants = instants.split_off(&(now + Duration::from_nanos(1)));
             return;
         }
@@ -92,10 +92,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_latest_are_forgotten_first() {
         let (alarm, begun) = (Alarm::default(), Instant::now());
-        for secs in 0..2 * MOST as u64 {
-            alarm.set(Duration::from_secs(2 * MOST as u64 - secs));
+        for secs in 0..2 * MAX_INSTANTS as u64 {
+            alarm.set(Duration::from_secs(2 * MAX_INSTANTS as u64 - secs));
         }
-        assert_eq!(alarm.instants().len(), MOST);
+        assert_eq!(alarm.instants().len(), MAX_INSTANTS);
         alarm.rings().await;
         assert_eq!(begun.elapsed().as_secs(), 1);
     }

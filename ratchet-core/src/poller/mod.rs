@@ -1,4 +1,4 @@
-//! Taking work from the store.
+//! The poller, which claims jobs from the store.
 
 pub(crate) mod alarm;
 mod strategy;
@@ -12,26 +12,26 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ratchet_api::spi::PollSignal;
-use ratchet_api::store::ClaimRequest;
 use ratchet_api::{JobClaim, QueueLimit, QueueName, StoreResult};
 
 use crate::cluster::recovery::{self, Orphaned};
+use crate::commit_claim::ClaimTerms;
 use crate::coordinator::Coordinator;
 use crate::engine::Engine;
 use crate::outage::Outage;
 use suspects::Suspects;
 
-/// Looks for work and hands it over, as much as there is room for.
+/// The loop that claims as many jobs as there is room for, and hands them to the coordinator.
 pub(crate) struct Poller {
     engine: Arc<Engine>,
     coordinator: Arc<Coordinator>,
-    /// How many looks there were.
+    /// The number of polls so far.
     looks: usize,
-    /// Queues that may have more than was taken.
+    /// Queues that may have more jobs than were claimed.
     more: BTreeSet<QueueName>,
-    /// A claim whose reply was lost may have taken jobs.
+    /// Whether a claim whose reply was lost may have taken jobs.
     unsure: bool,
-    /// When it was last seen which jobs are this node's.
+    /// When the jobs of this node were last reconciled with the store.
     reconciled: Instant,
     suspects: Suspects,
     outage: Outage,
@@ -39,20 +39,20 @@ pub(crate) struct Poller {
 
 impl Poller {
     pub(crate) fn new(engine: Arc<Engine>, coordinator: Arc<Coordinator>) -> Self {
-        let more = engine.slots.queues().cloned().collect();
+        let more = engine.node.slots.queues().cloned().collect();
         let (reconciled, outage) = (Instant::now(), engine.outage("claim"));
         let suspects = Suspects::new();
         Self { engine, coordinator, looks: 0, more, unsure: false, reconciled, suspects, outage }
     }
 
-    /// Looks until the node drains or loses its lease.
+    /// Polls until the node drains or loses its lease.
     pub(crate) async fn run(mut self) {
         let engine = Arc::clone(&self.engine);
         while engine.takes_work() {
             let mut delay = self.look().await;
             if !is_idle(&engine) {
-                // At least once in a lease, to see what is this node's.
-                delay = delay.min(engine.options.node.lease);
+                // At least once in a lease, to reconcile.
+                delay = delay.min(engine.node.options.node.lease);
             }
             tokio::select! {
                 () = engine.over() => return,
@@ -61,53 +61,53 @@ impl Poller {
         }
     }
 
-    /// Waits until there is room in a queue that may have more. After this long, or a wakeup, any of them may: a wakeup alone
-    /// is no reason for a claim, or a node that has as much as it can do would claim in crumbs.
+    /// Waits until there is room in a queue that may have more. After `delay`, or a wakeup, any of them may. A wakeup
+    /// alone is no reason for a claim, or a fully loaded node would claim a few jobs at a time.
     async fn rest(&mut self, delay: Duration) {
         let mut over = std::pin::pin!(tokio::time::sleep(delay));
-        while !self.engine.slots.has_room(&self.more) {
+        while !self.engine.node.slots.has_room(&self.more) {
             tokio::select! {
                 () = &mut over => {}
-                () = self.engine.alarm.rings() => {}
-                () = self.engine.bell.notified() => {
-                    // The strategy is to know; the look follows as soon as there is room, whatever it says.
-                    let _ = self.engine.delay(PollSignal::Wakeup);
-                    self.more = self.engine.slots.queues().cloned().collect();
+                () = self.engine.node.alarm.rings() => {}
+                () = self.engine.node.bell.notified() => {
+                    // The strategy is informed; the poll follows as soon as there is room, whatever it answers.
+                    let _ = self.engine.node.delay(PollSignal::Wakeup);
+                    self.more = self.engine.node.slots.queues().cloned().collect();
                     continue;
                 }
-                () = self.engine.running.suspect_gone() => {}
-                () = self.engine.slots.opened(&self.more) => continue,
+                () = self.engine.node.running.suspect_gone() => {}
+                () = self.engine.node.slots.opened(&self.more) => continue,
             }
-            self.more = self.engine.slots.queues().cloned().collect();
+            self.more = self.engine.node.slots.queues().cloned().collect();
             return;
         }
     }
 
-    /// Claims as many as there is room for. Answers how long to wait if there is no more.
+    /// Claims as many jobs as there is room for. Returns how long to wait if there are no more.
     async fn look(&mut self) -> Duration {
         let claimed = self.claim().await;
         self.outage.note(&claimed);
-        self.engine.claimed(claimed.is_err());
+        self.engine.node.claimed(claimed.is_err());
         match claimed {
             Ok((asked, claims)) => {
                 learn(&mut self.more, &asked, &claims);
-                self.engine.plugs.metrics.claimed(&asked, &claims);
+                self.engine.node.plugs.metrics.claimed(&asked, &claims);
                 let batch_size = asked.iter().map(|queue| queue.limit).sum();
                 let signal = PollSignal::Polled { claimed: claims.len(), batch_size };
                 self.coordinator.accept(claims).await;
-                self.engine.delay(signal)
+                self.engine.node.delay(signal)
             }
             Err(_) => {
-                // Whatever there is, it waits until the store may be well again.
+                // All queues wait until the store may have recovered.
                 self.more.clear();
-                self.engine.delay(PollSignal::Failed)
+                self.engine.node.delay(PollSignal::Failed)
             }
         }
     }
 
-    /// Answers also what was asked for.
+    /// Claims jobs, and returns also what was asked for.
     async fn claim(&mut self) -> StoreResult<(Vec<QueueLimit>, Vec<JobClaim>)> {
-        let is_time = self.reconciled.elapsed() >= self.engine.options.node.lease;
+        let is_time = self.reconciled.elapsed() >= self.engine.node.options.node.lease;
         if self.unsure || is_time && !is_idle(&self.engine) {
             reconcile(&self.engine, &self.coordinator).await?;
             (self.unsure, self.reconciled) = (false, Instant::now());
@@ -115,45 +115,43 @@ impl Poller {
         let taken = self.suspects.look(&self.engine, &self.coordinator).await;
         taken.inspect_err(|_| self.unsure = true)?;
         self.looks = self.looks.wrapping_add(1);
-        let (engine, looks) = (Arc::clone(&self.engine), self.looks);
-        let claimed = self.engine.exchange.claim(move || request(&engine, looks)).await;
+        let claimed = self.engine.commit_claim.claim(self.terms()).await;
         let (request, claims) = claimed.inspect_err(|_| self.unsure = true)?;
         Ok((request.queues, claims))
     }
+
+    fn terms(&self) -> ClaimTerms {
+        let node = &self.engine.node;
+        ClaimTerms {
+            slots: node.slots.clone(),
+            draining: node.drain.watch(),
+            batch_size: node.options.polling.batch_size as usize,
+            first: self.looks,
+            boost_interval: node.boost_interval(),
+        }
+    }
 }
 
-/// Whether node and store agree that there is nothing of this node's.
+/// Whether node and store agree that this node holds no jobs.
 fn is_idle(engine: &Engine) -> bool {
     let takeover_lost = engine.takeover.try_lock().map_or(true, |lost| *lost);
-    !engine.may_hold.load(Ordering::Relaxed) && engine.running.is_empty() && !takeover_lost
+    !engine.may_hold.load(Ordering::Relaxed) && engine.node.running.is_empty() && !takeover_lost
 }
 
-/// As much as there is room for. A node that stops asks for nothing, or it would take again what it hands back by the same
-/// call.
-fn request(engine: &Engine, looks: usize) -> ClaimRequest {
-    let room = match engine.takes_work() {
-        true => engine.slots.room(engine.options.polling.batch_size as usize, looks),
-        false => Vec::new(),
-    };
-    let mut request = ClaimRequest::of_queues(engine.owner.clone(), room);
-    request.boost_interval = engine.boost_interval();
-    request
-}
-
-/// Sees which jobs are this node's. What a lost reply took is run, for nobody else may until our lease ends; what runs here
-/// and is somebody else's is told to stop. No claim may be under way.
+/// Reconciles the jobs of this node with the store. Jobs that a lost reply claimed are run, for no other node may until
+/// our lease ends; jobs that run here and belong to another owner are told to stop. No claim may be under way.
 pub(crate) async fn reconcile(engine: &Engine, coordinator: &Coordinator) -> StoreResult<()> {
     let mut takeover_lost = engine.takeover.lock().await;
-    let before = engine.running.all();
-    let owned = engine.store.owned(&engine.owner).await?;
+    let before = engine.node.running.all();
+    let owned = engine.node.store.owned(&engine.owner).await?;
     let fences: HashMap<_, _> = owned.iter().map(|claim| (claim.id, claim.fence)).collect();
     for (job, fence) in before {
         if fences.get(&job).is_none_or(|owned| *owned > fence) {
-            engine.running.stop_at(job, fence);
+            engine.node.running.stop_at(job, fence);
         }
     }
     let unknown: Vec<_> =
-        owned.into_iter().filter(|claim| !engine.running.has(claim.id, claim.fence)).collect();
+        owned.into_iter().filter(|claim| !engine.node.running.has(claim.id, claim.fence)).collect();
     if *takeover_lost {
         // They may be a dead node's: running them would hide that it died with them.
         recovery::settle(
@@ -163,7 +161,7 @@ pub(crate) async fn reconcile(engine: &Engine, coordinator: &Coordinator) -> Sto
         )
         .await;
     } else {
-        // Those that crashed before may have been suspects, which nobody takes in passing.
+        // Those that crashed before may have been suspects, which are not claimed like other jobs.
         let (suspects, others): (Vec<_>, Vec<_>) =
             unknown.into_iter().partition(|claim| claim.crash_count > 0);
         recovery::settle(engine, recovery::begin(engine, suspects), Orphaned::Released).await;
@@ -173,7 +171,7 @@ pub(crate) async fn reconcile(engine: &Engine, coordinator: &Coordinator) -> Sto
     Ok(())
 }
 
-/// A queue that gave all it was asked for may have more, one that gave less has not.
+/// Updates which queues may have more: one that gave all it was asked for may, one that gave less has not.
 fn learn(more: &mut BTreeSet<QueueName>, asked: &[QueueLimit], claims: &[JobClaim]) {
     for QueueLimit { queue, limit } in asked {
         match claims.iter().filter(|claim| claim.queue == *queue).count() >= *limit {

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 use ratchet_api::options::PollingOptions;
 use ratchet_api::spi::{PollSignal, PollingStrategy};
 
-/// Polls that make up the trend.
+/// The number of polls that make up the trend.
 const WINDOW: usize = 10;
-/// After this long without a job the delay grows faster.
+/// The time without a job after which the delay grows faster.
 const LONG_QUIET: Duration = Duration::from_secs(30);
-/// Full batches in a row that divide the delay by four.
+/// The number of full batches in a row that divide the delay by four.
 const FULL_RUN: u32 = 3;
 const SHORT_RUN_FLOOR: Duration = Duration::from_millis(100);
 const FULL_RUN_FLOOR: Duration = Duration::from_millis(50);
@@ -26,8 +26,8 @@ const FULL_RUN_FLOOR: Duration = Duration::from_millis(50);
 /// No mode goes below its own shortest delay, except after full batches, which prove that there is more: one or two
 /// of them halve the delay, three or more in a row divide it by four.
 ///
-/// The answer to a wakeup is the longest that its work should have to wait. A poller that can look at once does so,
-/// and asks again with what it found.
+/// The answer to a wakeup is the longest that its work should have to wait. A poller that can poll at once does so,
+/// and asks again with the result.
 ///
 /// ```
 /// use ratchet_core::options::PollingOptions;
@@ -50,18 +50,18 @@ pub struct AdaptivePolling {
     fills: VecDeque<f64>,
     full_run: u32,
     empty_run: u32,
-    /// What empty polls have made of the delay so far.
+    /// The factor by which empty polls have stretched the delay so far.
     growth: f64,
 }
 
-/// How attentive the poller is.
+/// The mode of the poller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PollingMode {
-    /// Someone said that there is work.
+    /// A wakeup announced work.
     Burst,
-    /// Work comes now and then.
+    /// Work arrives now and then.
     Normal,
-    /// There has been no work for long.
+    /// There has been no work for a long time.
     DeepIdle,
 }
 
@@ -79,7 +79,7 @@ impl AdaptivePolling {
         }
     }
 
-    /// How attentive it is at present.
+    /// The current mode.
     pub fn mode(&self) -> PollingMode {
         self.mode
     }
@@ -160,7 +160,7 @@ impl AdaptivePolling {
     }
 }
 
-/// From 0.5 for an idle node to 2 for one whose slots are all taken.
+/// The factor of the load: from 0.5 for an idle node to 2 for one whose slots are all taken.
 fn load_factor(load: f64) -> f64 {
     let load = if load.is_nan() { 0.0 } else { load.clamp(0.0, 1.0) };
     0.5 + 1.5 * load
@@ -171,9 +171,10 @@ impl PollingStrategy for AdaptivePolling {
         match signal {
             PollSignal::Failed => return self.options.error_delay.min(self.options.deep_idle_delay),
             PollSignal::Wakeup => self.wake(now),
-            // A look that could not have found anything says nothing.
+            // A poll that could not have found a job is no information.
             PollSignal::Polled { batch_size: 0, .. } => {}
             PollSignal::Polled { claimed, batch_size } => self.record(claimed, batch_size, now),
+            _ => {}
         }
         self.delay(load)
     }

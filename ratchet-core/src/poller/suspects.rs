@@ -1,8 +1,8 @@
-//! Jobs whose node died: any of them may have killed it.
+//! Suspects: jobs whose node died, each of which may have killed it.
 //!
-//! They wait apart from the others and run again apart from each other, the more so the more nodes have died with them, until
-//! one dies with nothing else in its hands: then it is known who did it. None is taken before there is a slot for it, so
-//! whoever dies with one had begun it.
+//! They wait apart from the other jobs and run again apart from each other, the more so the more nodes have died with
+//! them, until a node dies that held no other job: then the job that killed it is known. None is claimed before there
+//! is a slot for it, so a node that dies with one had begun it.
 
 use std::sync::atomic::Ordering;
 
@@ -13,13 +13,13 @@ use tokio::time::{Instant, timeout};
 use crate::coordinator::Coordinator;
 use crate::engine::Engine;
 
-/// Held by the node that lets its other jobs end.
+/// The lock of the node that lets its other jobs end.
 const LOCK: &str = "suspects";
 
-/// A node that waited in vain for its other jobs to end does not wait again for so many times as long.
+/// The time before a node that waited in vain for its other jobs to end waits again, as a multiple of that wait.
 const REST: u32 = 10;
 
-/// How a suspect may run.
+/// The isolation in which a suspect may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Apart {
     /// With others like it, on no more than a quarter of the slots.
@@ -31,7 +31,7 @@ enum Apart {
 }
 
 impl Apart {
-    /// How a job may run with which so many nodes have died.
+    /// The isolation of a job with which `crashes` nodes have died.
     fn after(crashes: u32, limit: u32) -> Self {
         match crashes {
             _ if crashes >= limit => Self::Alone,
@@ -41,10 +41,10 @@ impl Apart {
     }
 }
 
-/// What may be taken now.
+/// The suspects that may be claimed now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
-    /// Up to so many of those that may run like this.
+    /// Up to this many of those with this isolation.
     Take(Apart, usize),
     /// One, as soon as nothing else runs here.
     AfterTheOthers,
@@ -52,7 +52,8 @@ enum Plan {
     Nothing,
 }
 
-/// The most dangerous first: if there is no room for one of them, it gets its turn when those who run have ended.
+/// Plans the most dangerous suspects first: if there is no room for one of them, it gets its turn when those that run
+/// have ended.
 fn plan(most: Apart, running: &[Apart], others_run: bool, slots: u32) -> Plan {
     match most {
         Apart::Alone if others_run => Plan::AfterTheOthers,
@@ -66,16 +67,16 @@ fn plan(most: Apart, running: &[Apart], others_run: bool, slots: u32) -> Plan {
     }
 }
 
-/// Those of one queue that call the same method and have crashed as often.
+/// The suspects of one queue that call the same method and have crashed equally often.
 struct Waiting {
     queue: QueueName,
     on: ParkedOn,
     apart: Apart,
 }
 
-/// Takes suspects. Nothing else is claimed meanwhile: whoever looks is the one who claims.
+/// The part of the poller that claims suspects. Nothing else is claimed meanwhile.
 pub(super) struct Suspects {
-    /// The node does not wait for its other jobs to end before this.
+    /// The time before which the node does not wait for its other jobs to end.
     patient_from: Instant,
 }
 
@@ -84,35 +85,37 @@ impl Suspects {
         Self { patient_from: Instant::now() }
     }
 
-    /// Takes what may run now, if there is any; and stays until one that runs alone has ended.
+    /// Claims the suspects that may run now, if there are any, and waits until one that runs alone has ended.
     pub(super) async fn look(&mut self, engine: &Engine, coordinator: &Coordinator) -> StoreResult<()> {
-        // Where one has gone, there is room for the next.
-        let mut more = engine.suspects.swap(false, Ordering::Relaxed) | engine.running.has_suspect_gone();
+        // A suspect that has ended leaves room for the next.
+        let mut more =
+            engine.suspects.swap(false, Ordering::Relaxed) | engine.node.running.has_suspect_gone();
         while more && engine.takes_work() {
             more = self.take(engine, coordinator).await?;
         }
         Ok(())
     }
 
-    /// Answers whether it took any.
+    /// Claims suspects once; returns whether it claimed any.
     async fn take(&mut self, engine: &Engine, coordinator: &Coordinator) -> StoreResult<bool> {
         let waiting = waiting(engine).await?;
-        let limit = engine.options.node.crash_limit;
+        let limit = engine.node.options.node.crash_limit;
         let running: Vec<Apart> = engine
+            .node
             .running
             .crashes_of_suspects()
             .into_iter()
             .map(|crashes| Apart::after(crashes, limit))
             .collect();
         let impatient = Instant::now() < self.patient_from;
-        let others_run = !engine.running.is_empty();
-        // Somebody else may have the patience.
+        let others_run = !engine.node.running.is_empty();
+        // Another node may wait for its jobs to end.
         let reach = |waiting: &&Waiting| waiting.apart != Apart::Alone || !others_run || !impatient;
         let Some(most) = waiting.iter().filter(reach).map(|waiting| waiting.apart).max() else {
             return Ok(false);
         };
         let such = waiting.iter().filter(|waiting| waiting.apart == most);
-        match plan(most, &running, others_run, engine.slots.total()) {
+        match plan(most, &running, others_run, engine.node.slots.total()) {
             Plan::Nothing => Ok(false),
             Plan::Take(Apart::Alone, _) => self.run_alone(engine, coordinator, such).await,
             Plan::Take(_, most) => take(engine, coordinator, such, most).await.map(|taken| taken > 0),
@@ -127,28 +130,28 @@ impl Suspects {
         coordinator: &Coordinator,
         such: impl Iterator<Item = &Waiting>,
     ) -> StoreResult<bool> {
-        let patience = engine.options.node.lease;
+        let patience = engine.node.options.node.lease;
         self.patient_from = Instant::now() + patience * REST;
         let name = LockName::new(LOCK).map_err(|error| StoreError::invalid("try_lock", error.to_string()))?;
-        let Some(lock) = engine.store.try_lock(&name, patience * 2, &engine.owner).await? else {
+        let Some(lock) = engine.node.store.try_lock(&name, patience * 2, &engine.owner).await? else {
             return Ok(false);
         };
         tracing::info!(node = %engine.owner, "claims pause until the jobs that run here have ended: a job is to run alone");
         let ended = tokio::select! {
             () = engine.over() => false,
-            ended = timeout(patience, engine.running.emptied()) => ended.is_ok(),
+            ended = timeout(patience, engine.node.running.emptied()) => ended.is_ok(),
         };
         let taken = match ended {
             true => self.run_alone(engine, coordinator, such).await,
             false => Ok(false),
         };
-        if let Err(error) = engine.store.unlock(&lock).await {
-            tracing::debug!(%error, lock = LOCK, "a lock stays until it ends by itself");
+        if let Err(error) = engine.node.store.unlock(&lock).await {
+            tracing::debug!(%error, lock = LOCK, "lock not released; it ends by itself");
         }
         taken
     }
 
-    /// Takes one and waits for its end.
+    /// Claims one and waits for its end.
     async fn run_alone(
         &mut self,
         engine: &Engine,
@@ -162,18 +165,18 @@ impl Suspects {
         self.patient_from = Instant::now();
         tokio::select! {
             () = engine.over() => {}
-            () = engine.running.emptied() => {}
+            () = engine.node.running.emptied() => {}
         }
         Ok(true)
     }
 }
 
-/// Suspects that this node can run.
+/// The suspects that this node can run.
 async fn waiting(engine: &Engine) -> StoreResult<Vec<Waiting>> {
-    let limit = engine.options.node.crash_limit;
-    let parkings = engine.store.parkings().await?;
+    let limit = engine.node.options.node.crash_limit;
+    let parkings = engine.node.store.parkings().await?;
     let known = |parking: Parking| match &parking.on {
-        ParkedOn::Suspect { crashes, method } if engine.registry.knows(method) => {
+        ParkedOn::Suspect { crashes, method } if engine.node.registry.knows(method) => {
             let apart = Apart::after(*crashes, limit);
             Some(Waiting { queue: parking.queue, on: parking.on, apart })
         }
@@ -182,7 +185,7 @@ async fn waiting(engine: &Engine) -> StoreResult<Vec<Waiting>> {
     Ok(parkings.into_iter().filter_map(known).collect())
 }
 
-/// Takes and begins up to `most` of these, no more than there are free slots. Answers how many.
+/// Claims and begins up to `most` of these, no more than there are free slots. Returns how many.
 async fn take(
     engine: &Engine,
     coordinator: &Coordinator,
@@ -191,11 +194,11 @@ async fn take(
 ) -> StoreResult<usize> {
     let mut taken = 0;
     for Waiting { queue, on, .. } in such {
-        let limit = engine.slots.free(queue).min(most - taken);
+        let limit = engine.node.slots.free(queue).min(most - taken);
         if limit == 0 {
             continue;
         }
-        let claims = engine.store.pick_up_parked(&engine.owner, queue, on, limit).await?;
+        let claims = engine.node.store.pick_up_parked(&engine.owner, queue, on, limit).await?;
         taken += claims.len();
         coordinator.accept_suspects(claims, on).await;
     }

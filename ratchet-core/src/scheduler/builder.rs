@@ -1,4 +1,4 @@
-//! Setting a scheduler up.
+//! The builder of a scheduler.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -18,11 +18,12 @@ use ratchet_api::{InvalidName, JobError, QueueName, ResourceName, TargetName};
 use tokio::runtime::Handle;
 
 use super::{Client, JobFunction, JobTarget, Scheduler, StartError, Stepper};
-use crate::coordinator::pace::PaceClock;
+use crate::coordinator::rate_limit::RateClock;
 use crate::defaults::{
     AlwaysRetry, Beans, CircuitBreakers, DefaultErrorSanitizer, DefaultNodeIdentity, JsonInvocationResolver,
     NoOpClusterCoordinator, PackagePrefixClassPolicy, TokioExecutor,
 };
+use crate::engine::Plugs;
 use crate::events::Events;
 use crate::maintenance;
 use crate::metrics::Metrics;
@@ -32,10 +33,11 @@ use crate::registry::{Method, Registry, TwoProfiles};
 use crate::scheduler::client::Parts;
 use crate::scheduler::resources::Resources;
 
-/// Tells how much time has passed.
+/// A clock that measures how much time has passed.
 type MonotonicClock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
-/// Sets a scheduler up. What is not given has a default; [`start`](Self::start) refuses what cannot work.
+/// The builder of a scheduler. Settings that are not given have a default; [`start`](Self::start) refuses a setup that
+/// cannot work.
 #[must_use = "nothing runs before `start`"]
 pub struct SchedulerBuilder {
     pub(super) store: Arc<dyn JobStore>,
@@ -96,8 +98,8 @@ impl SchedulerBuilder {
         }
     }
 
-    /// Registers a service: the methods that `#[jobs]` found, and what they are called on. One that the application uses
-    /// as well is given as an `Arc`.
+    /// Registers a service: the methods that `#[jobs]` found, and the object that they are called on. A service that
+    /// the application uses as well is given as an `Arc`.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -139,9 +141,9 @@ impl SchedulerBuilder {
         self
     }
 
-    /// Follows what this error says about a retry also where jobs hide it: in an `anyhow::Error`, in a `Box<dyn Error>`,
+    /// Follows the retry advice of this error also where jobs hide it: in an `anyhow::Error`, in a `Box<dyn Error>`,
     /// among the sources of another error, or in a [`JobFailure`](crate::JobFailure) that `?` made. An error that a
-    /// registered job returns as it is needs no such word.
+    /// registered job returns as it is does not need this call.
     ///
     /// ```
     /// use ratchet_core::{JobError, Ratchet, jobs};
@@ -169,7 +171,7 @@ impl SchedulerBuilder {
         self
     }
 
-    /// Gives the bean of a target whose methods were registered by [`method`](Self::method).
+    /// Sets the bean of a target whose methods were registered by [`method`](Self::method).
     pub fn bean_of(self, target: &str, bean: Arc<impl Any + Send + Sync>) -> Self {
         self.bean(target, bean)
     }
@@ -191,21 +193,22 @@ impl SchedulerBuilder {
         self
     }
 
-    /// Every number that can be set.
+    /// Sets all options.
     pub fn options(mut self, options: RatchetOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Changes some of the numbers that can be set.
+    /// Changes some options.
     pub fn configure(mut self, change: impl FnOnce(&mut RatchetOptions)) -> Self {
         change(&mut self.options);
         self
     }
 
-    /// How many jobs may use a resource at once, in the whole cluster: those that name it by `#[job(resource = "printer")]`
-    /// or `.resource("printer")`. Written when the node starts. If nodes say different numbers, the last to start wins, and
-    /// its log says so; `ratchet resources set` changes it until then.
+    /// Limits how many jobs may use a resource at once, in the whole cluster: those that name it by
+    /// `#[job(resource = "printer")]` or `.resource("printer")`. The limit is written when the node starts. If nodes
+    /// give different limits, the last to start wins, and its log says so; `ratchet resources set` changes it until
+    /// then.
     ///
     /// A job that names a resource without a limit waits until there is one.
     ///
@@ -223,113 +226,115 @@ impl SchedulerBuilder {
         }
     }
 
-    /// Which targets may run, by the beginning of their name up to a dot, or by the whole of it
-    /// ([how](PackagePrefixClassPolicy)). Nothing may, until this is given; given again, it adds.
+    /// Allows targets to run, by the beginning of their name up to a dot, or by the whole of it
+    /// ([how](PackagePrefixClassPolicy)). No target may run unless this is called; another call adds to it.
     pub fn allow<E: Into<String>>(mut self, targets: impl IntoIterator<Item = E>) -> Self {
         self.allowed.extend(targets.into_iter().map(Into::into));
         self.policy = Some(Arc::new(PackagePrefixClassPolicy::allow(self.allowed.iter())));
         self
     }
 
-    /// Decides by itself which targets may run, in place of [`allow`](Self::allow): the last that is given holds.
+    /// Sets the policy that decides which targets may run, in place of [`allow`](Self::allow): the last of these calls
+    /// holds.
     pub fn class_policy(mut self, policy: impl ClassPolicy) -> Self {
         self.policy = Some(Arc::new(policy));
         self.allowed.clear();
         self
     }
 
-    /// Finds beans elsewhere, such as in a container, and not among those that were registered.
+    /// Sets the resolver that finds beans elsewhere, such as in a container, and not among those that were registered.
     pub fn bean_resolver(mut self, resolver: impl BeanResolver) -> Self {
         self.resolver_of_beans = Some(Arc::new(resolver));
         self
     }
 
-    /// Has a say in whether a failed job is tried again.
+    /// Sets the policy that may refuse or delay the retry of a failed job.
     pub fn retry_policy(mut self, policy: impl RetryPolicy) -> Self {
         self.retry = Arc::new(policy);
         self
     }
 
-    /// Protects the services that jobs call.
+    /// Sets the strategy that protects the services which jobs call.
     pub fn resilience(mut self, strategy: impl ResilienceStrategy) -> Self {
         self.resilience = Some(Arc::new(strategy));
         self
     }
 
-    /// Makes error text fit to be stored, logged and published.
+    /// Sets the sanitizer that makes error text fit to be stored, logged and published.
     pub fn error_sanitizer(mut self, sanitizer: impl ErrorSanitizer) -> Self {
         self.sanitizer = Some(Arc::new(sanitizer));
         self
     }
 
-    /// Where attempts run.
+    /// Sets the executor that attempts run on.
     pub fn executor(mut self, executor: impl ExecutorProvider) -> Self {
         self.executor = Some(Arc::new(executor));
         self
     }
 
-    /// Tells other nodes about new work. The default is the store's own way, if it has one.
+    /// Sets the coordinator that notifies other nodes of new work. The default is the store's own, if it has one.
     pub fn cluster(mut self, coordinator: impl ClusterCoordinator) -> Self {
         self.cluster = Some(Arc::new(coordinator));
         self
     }
 
-    /// Lets one node of many do a start-up task. The default takes a lock in the store.
+    /// Sets the coordinator that lets one node of many do a start-up task. The default takes a lock in the store.
     pub fn startup_coordinator(mut self, coordinator: impl StartupCoordinator) -> Self {
         self.startup = Some(Arc::new(coordinator));
         self
     }
 
-    /// Turns calls into payloads and back.
+    /// Sets the resolver that turns calls into payloads and back.
     pub fn invocation_resolver(mut self, resolver: impl JobInvocationResolver) -> Self {
         self.invocation = Arc::new(resolver);
         self
     }
 
-    /// Names this node.
+    /// Sets the provider of this node's name.
     pub fn identity(mut self, identity: impl NodeIdentityProvider) -> Self {
         self.identity = Arc::new(identity);
         self
     }
 
-    /// Tells who submits.
+    /// Sets the resolver that names the caller of a submission.
     pub fn caller_principal(mut self, resolver: impl CallerPrincipalResolver) -> Self {
         self.principal = Some(Arc::new(resolver));
         self
     }
 
-    /// Tells which trace a submission belongs to. Without it, a job that a body enqueues belongs to the trace of that body.
+    /// Sets the resolver of the trace that a submission belongs to. Without it, a job that a body enqueues belongs to
+    /// the trace of that body.
     pub fn trace_parent(mut self, resolver: impl TraceParentResolver) -> Self {
         self.trace = Some(Arc::new(resolver));
         self
     }
 
-    /// Where numbers about the engine go.
+    /// Sets the sink for the engine's metrics.
     pub fn metrics(mut self, metrics: impl MetricsSink) -> Self {
         self.metrics = Metrics::new(metrics);
         self
     }
 
-    /// Decides how long the poller waits.
+    /// Sets the strategy that decides how long the poller waits.
     pub fn polling_strategy(mut self, strategy: impl PollingStrategy) -> Self {
         self.strategy = Some(Box::new(strategy));
         self
     }
 
-    /// By which circuit breakers and rate limits measure time, in place of the system's: for tests that travel in time. It
-    /// never goes backwards. What is due is the store's to say, by a clock of its own.
+    /// Sets the clock by which circuit breakers and rate limits measure time, in place of the system's: for tests that
+    /// travel in time. It never goes backwards. The store decides what is due, by a clock of its own.
     pub fn monotonic_clock(mut self, clock: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
         self.monotonic = Some(Arc::new(clock));
         self
     }
 
-    /// Is asked before and after start and stop.
+    /// Adds a hook that is called before and after start and stop.
     pub fn hook(mut self, hook: impl SchedulerLifecycleHook) -> Self {
         self.hooks.push(Arc::new(hook));
         self
     }
 
-    /// Is told every event.
+    /// Adds a listener that receives every event.
     pub fn listener(self, listener: impl JobEventListener) -> Self {
         self.events.add(Arc::new(listener));
         self
@@ -338,7 +343,7 @@ impl SchedulerBuilder {
     /// Joins the cluster and begins to work.
     ///
     /// # Cancellation safety
-    /// If nobody waits for it any more, the node stops.
+    /// If the future is dropped, the node stops.
     ///
     /// # Panics of jobs
     /// Sets a panic hook once in a process: the text of a job's panic goes to stderr sanitized, with the job's id. A hook
@@ -352,7 +357,7 @@ impl SchedulerBuilder {
         Scheduler::start(self).await
     }
 
-    /// Joins the cluster, and works only when it is told to: see [`Stepper`].
+    /// Joins the cluster, and works only step by step, as it is called: see [`Stepper`].
     ///
     /// # Errors
     /// See [`StartError`]: each says what to do.
@@ -363,7 +368,7 @@ impl SchedulerBuilder {
     }
 
     /// A [client](crate::Ratchet::client) with these options and plug points, that runs nothing: for a process that only
-    /// submits and steers, and wants other than the defaults.
+    /// submits and controls jobs, and needs other settings than the defaults.
     ///
     /// ```
     /// use ratchet_core::Ratchet;
@@ -383,18 +388,11 @@ impl SchedulerBuilder {
     }
 
     pub(super) fn into_client(self) -> Client {
+        let plugs = self.plugs(|| Arc::new(AllowAll));
         Client::new(Parts {
-            cluster: self.cluster_or_default(),
-            policy: self.policy.unwrap_or_else(|| Arc::new(AllowAll)),
-            sanitizer: self
-                .sanitizer
-                .unwrap_or_else(|| Arc::new(DefaultErrorSanitizer::new(&self.options.security))),
-            store: self.metrics.measured(self.store),
+            store: plugs.metrics.measured(self.store),
             options: self.options,
-            principal: self.principal,
-            trace: self.trace,
-            resolver: self.invocation,
-            metrics: self.metrics,
+            plugs,
             events: self.events,
             registry: Arc::new(self.registry),
             stop: Arc::new(|_| false),
@@ -402,6 +400,24 @@ impl SchedulerBuilder {
             of_node: false,
             alarm: Arc::default(),
         })
+    }
+
+    /// The replaceable parts of every process, with this policy if none was set.
+    pub(super) fn plugs(&self, policy: impl FnOnce() -> Arc<dyn ClassPolicy>) -> Arc<Plugs> {
+        let cluster = self.cluster.clone().or_else(|| self.store.coordinator());
+        Arc::new(Plugs {
+            policy: self.policy.clone().unwrap_or_else(policy),
+            sanitizer: self.sanitizer(),
+            cluster: cluster.unwrap_or_else(|| Arc::new(NoOpClusterCoordinator::default())),
+            resolver: Arc::clone(&self.invocation),
+            principal: self.principal.clone(),
+            trace: self.trace.clone(),
+            metrics: self.metrics.clone(),
+        })
+    }
+
+    pub(super) fn sanitizer(&self) -> Arc<dyn ErrorSanitizer> {
+        self.sanitizer.clone().unwrap_or_else(|| Arc::new(DefaultErrorSanitizer::new(&self.options.security)))
     }
 
     fn check_options(&self) -> Result<(), StartError> {
@@ -420,7 +436,7 @@ impl SchedulerBuilder {
         }
         self.registry.check()?;
         self.registry.breaker_profiles()?;
-        // What a container has may change while the node runs; what is registered here may not.
+        // The beans of a container may change while the node runs; those that are registered here may not.
         let orphan = self.registry.without_bean(&self.beans).filter(|_| self.resolver_of_beans.is_none());
         if let Some(target) = orphan {
             return Err(StartError::NoBean(target.clone()));
@@ -440,7 +456,7 @@ impl SchedulerBuilder {
         }
     }
 
-    /// The limits of resources that it was given.
+    /// The resource limits that were set.
     pub(super) fn resources(&mut self) -> Result<Resources, InvalidName> {
         Ok(Resources {
             store: Arc::clone(&self.store),
@@ -450,7 +466,7 @@ impl SchedulerBuilder {
         })
     }
 
-    /// What people call this node.
+    /// The label of this node.
     pub(super) fn label(&self) -> Result<String, InvalidName> {
         let label = self.options.node.label.clone().unwrap_or_else(|| self.identity.node_id());
         DefaultNodeIdentity::fixed(label).map(|identity| identity.node_id())
@@ -465,10 +481,6 @@ impl SchedulerBuilder {
     pub(super) fn beans(&mut self) -> Arc<dyn BeanResolver> {
         let beans = std::mem::take(&mut self.beans);
         self.resolver_of_beans.take().unwrap_or_else(|| Arc::new(beans))
-    }
-
-    pub(super) fn policy(&self) -> Arc<dyn ClassPolicy> {
-        self.policy.clone().unwrap_or_else(|| Arc::new(PackagePrefixClassPolicy::deny_all()))
     }
 
     pub(super) fn resilience_or_default(&mut self) -> Result<Arc<dyn ResilienceStrategy>, TwoProfiles> {
@@ -486,21 +498,12 @@ impl SchedulerBuilder {
         Ok(strategy)
     }
 
-    /// By which rate limits go.
-    pub(super) fn pacing_clock(&self) -> PaceClock {
+    /// The clock of rate limits.
+    pub(super) fn rate_clock(&self) -> RateClock {
         match self.monotonic.clone() {
             Some(clock) => Arc::new(move || clock().into()),
             None => Arc::new(tokio::time::Instant::now),
         }
-    }
-
-    pub(super) fn sanitizer(&self) -> Arc<dyn ErrorSanitizer> {
-        self.sanitizer.clone().unwrap_or_else(|| Arc::new(DefaultErrorSanitizer::new(&self.options.security)))
-    }
-
-    pub(super) fn cluster_or_default(&self) -> Arc<dyn ClusterCoordinator> {
-        let given = self.cluster.clone().or_else(|| self.store.coordinator());
-        given.unwrap_or_else(|| Arc::new(NoOpClusterCoordinator::default()))
     }
 
     pub(super) fn executor_or_default(&mut self) -> Arc<dyn ExecutorProvider> {
@@ -515,7 +518,7 @@ impl SchedulerBuilder {
     }
 }
 
-/// A process that only submits has no say in what runs.
+/// The policy of a process that only submits: it allows every target, since nothing runs here.
 struct AllowAll;
 
 impl ClassPolicy for AllowAll {

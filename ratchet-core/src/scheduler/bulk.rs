@@ -1,4 +1,4 @@
-//! Steering many jobs at once, by a filter.
+//! Retries or cancels many jobs at once, by a filter.
 
 use std::fmt;
 
@@ -7,17 +7,17 @@ use ratchet_api::{ControlError, Job, JobId, JobStatus, JobType, Sanitized};
 
 use super::Client;
 
-/// How many jobs are read, and steered in one transaction.
+/// The number of jobs that are read, and retried or canceled in one transaction.
 const CHUNK: usize = 500;
 
-/// What can be canceled.
+/// The states of jobs that can be canceled.
 const LIVE: [JobStatus; 3] = [JobStatus::Pending, JobStatus::Running, JobStatus::Paused];
 
 /// Many jobs that are about to be retried or canceled: see [`Client::retry_all`] and [`Client::cancel_all`].
 ///
-/// They are steered newest first, 500 in a transaction. Nothing is done before [`run`](Self::run), and what is submitted
-/// while it runs is left alone. If it ends early, by an error or because the future was dropped, the transactions that
-/// are done stay done; running it again goes on with what is left.
+/// They are retried or canceled newest first, 500 in a transaction. Nothing is done before [`run`](Self::run), and jobs
+/// that are submitted while it runs are left alone. If it ends early, by an error or because the future was dropped,
+/// the transactions that are done stay done; running it again goes on with the rest.
 #[must_use = "nothing is done before `run`"]
 pub struct Bulk<'a> {
     steering: Steering,
@@ -29,7 +29,7 @@ pub struct Bulk<'a> {
 struct Steering {
     client: Client,
     action: Action,
-    /// Leaves jobs alone that were changed after they were found.
+    /// Whether jobs that were changed after they were found are left alone.
     guarded: bool,
 }
 
@@ -38,17 +38,17 @@ enum Action {
     Cancel(Sanitized),
 }
 
-/// What became of many jobs.
+/// The result of a bulk retry or cancellation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Steered {
     /// Jobs that were retried or canceled.
     pub done: u64,
-    /// Those of them that run, and were told to stop.
+    /// Those of them that were running, and were told to stop.
     pub told_to_stop: u64,
     /// Jobs that wait for these and were canceled with them, or wait again with them.
     pub dependents: u64,
-    /// Jobs that someone else changed after they were found. They were left alone.
+    /// Jobs that changed after they were found. They were left alone.
     pub changed: u64,
     /// Dead letters that were left alone since a live job has their business key, or that of a dependent.
     pub key_taken: Vec<KeyTaken>,
@@ -56,7 +56,7 @@ pub struct Steered {
     pub unreadable: Vec<JobId>,
 }
 
-/// A dead letter whose key someone else has.
+/// A dead letter whose key another job has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyTaken {
@@ -67,7 +67,7 @@ pub struct KeyTaken {
 }
 
 impl Steered {
-    /// All jobs that were met.
+    /// The number of all jobs that were found.
     pub fn found(&self) -> u64 {
         self.done + self.changed + (self.key_taken.len() + self.unreadable.len()) as u64
     }
@@ -119,13 +119,13 @@ impl<'a> Bulk<'a> {
         self
     }
 
-    /// Tells after each transaction what became of the jobs so far.
+    /// Calls `progress` after each transaction with the result so far.
     pub fn on_progress(mut self, progress: impl FnMut(&Steered) + Send + 'a) -> Self {
         self.progress = Box::new(progress);
         self
     }
 
-    /// How many jobs it would meet now, counted up to `most`: to ask someone before they are steered.
+    /// How many jobs it would find now, counted up to `most`: for a confirmation before [`run`](Self::run).
     ///
     /// # Errors
     /// If the store fails.
@@ -140,14 +140,14 @@ impl<'a> Bulk<'a> {
         Ok(met)
     }
 
-    /// Steers them.
+    /// Retries or cancels the jobs.
     ///
     /// # Errors
-    /// If the store fails. What was done before stays done, and progress has told of it.
+    /// If the store fails. The transactions that are done stay done, and progress was called for them.
     pub async fn run(mut self) -> Result<Steered, ControlError> {
         let mut steered = Steered::default();
         let mut page = PageRequest::first(CHUNK.min(self.limit));
-        // Each page is below the one before, so what fails again at once is not met twice.
+        // Each page is below the one before, so a job that fails again at once is not found twice.
         while page.limit > 0 {
             let found = self.steering.client.store().query_jobs(&self.filter, &page).await?;
             let met = found.jobs.len() + found.unreadable.len();
@@ -234,7 +234,7 @@ impl Steering {
     }
 }
 
-/// Leaves only the states that are possible; answers whether there are none.
+/// Leaves only the states that are possible; returns whether there are none.
 fn restrict(statuses: &mut Vec<JobStatus>, possible: &[JobStatus]) -> bool {
     if statuses.is_empty() {
         statuses.extend(possible);

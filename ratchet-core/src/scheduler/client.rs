@@ -1,14 +1,11 @@
-//! Submitting and steering jobs, from any process.
+//! The client, which submits and controls jobs from any process.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_api::options::RatchetOptions;
-use ratchet_api::spi::{
-    CallerPrincipalResolver, ClassPolicy, ClusterCoordinator, ErrorSanitizer, InvocationError,
-    JobInvocationResolver, NodeIdentityProvider as _, TraceParentResolver,
-};
+use ratchet_api::spi::{InvocationError, NodeIdentityProvider as _};
 use ratchet_api::store::{CancelVerdict, JobStore, PauseVerdict, ResumeVerdict, RetryVerdict, Target};
 use ratchet_api::{
     ControlError, Due, EventHeader, Inserted, InvalidSubmission, Job, JobEvent, JobEventKind, JobFailure,
@@ -20,22 +17,21 @@ use tokio::sync::Notify;
 use super::enqueue::Enqueue;
 use crate::coalesce::Coalescer;
 use crate::defaults::DefaultNodeIdentity;
-use crate::engine::Node;
+use crate::engine::{Node, Plugs};
 use crate::events::Events;
 use crate::handle::Origin;
 use crate::maintenance::Maintenance;
-use crate::metrics::Metrics;
 use crate::notifier::Notifier;
 use crate::poller::alarm::Alarm;
 use crate::registry::Registry;
 use crate::{Call, JobContext, JobHandle, TraceParent};
 
 /// The most submissions in one call to the store.
-const MOST: usize = 1_000;
-/// How long the last wakeups may take.
+const MAX_BATCH: usize = 1_000;
+/// The time limit for the last wakeups.
 const CLOSING: Duration = Duration::from_secs(3);
 
-/// Submits and steers jobs. Cloning it is cheap.
+/// The client of a store, which submits and controls jobs. Cloning it is cheap.
 #[derive(Clone)]
 pub struct Client(Arc<Inner>);
 
@@ -45,23 +41,17 @@ struct Inner {
     notifier: Notifier,
 }
 
-/// What a client is made of.
+/// The parts of a client.
 pub(crate) struct Parts {
     pub(crate) store: Arc<dyn JobStore>,
     pub(crate) options: RatchetOptions,
-    pub(crate) policy: Arc<dyn ClassPolicy>,
-    pub(crate) sanitizer: Arc<dyn ErrorSanitizer>,
-    pub(crate) principal: Option<Arc<dyn CallerPrincipalResolver>>,
-    pub(crate) trace: Option<Arc<dyn TraceParentResolver>>,
-    pub(crate) resolver: Arc<dyn JobInvocationResolver>,
-    pub(crate) metrics: Metrics,
-    pub(crate) cluster: Arc<dyn ClusterCoordinator>,
+    pub(crate) plugs: Arc<Plugs>,
     pub(crate) events: Events,
     /// The methods of this process, whose aliases tell which names mean the same.
     pub(crate) registry: Arc<Registry>,
-    /// Stops the body of a job if it runs in this process, and tells whether it does.
+    /// Stops the body of a job if it runs in this process, and returns whether it does.
     pub(crate) stop: Arc<dyn Fn(JobId) -> bool + Send + Sync>,
-    /// Rings when there may be work for this process.
+    /// Notified when there may be work for this process.
     pub(crate) bell: Arc<Notify>,
     /// Rings when a job becomes due that this process submitted.
     pub(crate) alarm: Arc<Alarm>,
@@ -71,10 +61,11 @@ pub(crate) struct Parts {
 
 impl Client {
     pub(crate) fn new(parts: Parts) -> Self {
-        let inserts = Coalescer::new(MOST, 2, Arc::clone(&parts.store), |store, submissions| async move {
-            store.insert(&submissions).await
-        });
-        let notifier = Notifier::new(Arc::clone(&parts.cluster), parts.metrics.clone());
+        let inserts =
+            Coalescer::new(MAX_BATCH, 2, Arc::clone(&parts.store), |store, submissions| async move {
+                store.insert(&submissions).await
+            });
+        let notifier = Notifier::new(Arc::clone(&parts.plugs.cluster), parts.plugs.metrics.clone());
         Self(Arc::new(Inner { parts, inserts, notifier }))
     }
 
@@ -84,13 +75,7 @@ impl Client {
         Self::new(Parts {
             store: Arc::clone(&node.store),
             options: node.options.clone(),
-            policy: Arc::clone(&node.plugs.policy),
-            sanitizer: Arc::clone(&node.plugs.sanitizer),
-            principal: node.plugs.principal.clone(),
-            trace: node.plugs.trace.clone(),
-            resolver: Arc::clone(&node.plugs.resolver),
-            metrics: node.plugs.metrics.clone(),
-            cluster: Arc::clone(&node.plugs.cluster),
+            plugs: Arc::clone(&node.plugs),
             events: node.events.clone(),
             registry: Arc::clone(&node.registry),
             stop: Arc::new(move |job: JobId| running.stop(job)),
@@ -110,15 +95,15 @@ impl Client {
         self.enqueue(call).replacing(old)
     }
 
-    /// Sends what the other nodes are still to be told, and lets go of the connection for it: before a process ends that
-    /// only submits and steers, since nobody waits for a wakeup otherwise. A lost one costs others a poll. The client of a node
-    /// is closed by [`Scheduler::stop`](crate::Scheduler::stop), and not by this.
+    /// Sends the wakeups that are still pending, and releases the connection for them. A process that only submits and
+    /// controls jobs calls it before it ends, since nothing else waits for a wakeup; a lost one delays its job until
+    /// the next poll. The client of a node is closed by [`Scheduler::stop`](crate::Scheduler::stop), and not by this.
     pub async fn close(&self) {
-        let Parts { cluster, of_node, .. } = &self.0.parts;
+        let Parts { plugs, of_node, .. } = &self.0.parts;
         let told = async {
             self.0.notifier.flush().await;
             if !of_node {
-                cluster.shutdown().await;
+                plugs.cluster.shutdown().await;
             }
         };
         if tokio::time::timeout(CLOSING, told).await.is_err() {
@@ -126,12 +111,13 @@ impl Client {
         }
     }
 
-    /// Where the jobs are.
+    /// The store of the jobs.
     pub fn store(&self) -> &dyn JobStore {
         &*self.0.parts.store
     }
 
-    /// Cleans up now, under the same locks as the nodes do at its time, and by the ages of this client's options.
+    /// The maintenance tasks, to be run now: under the same locks as the nodes run them, and by the ages of this
+    /// client's options.
     pub fn maintenance(&self) -> Maintenance {
         let Parts { store, options, .. } = &self.0.parts;
         let owner = Owner::incarnate(&DefaultNodeIdentity::default().node_id());
@@ -146,33 +132,33 @@ impl Client {
     pub(crate) fn describe<R>(&self, call: &Call<R>) -> Result<NewJob, SubmitError> {
         let mut job = NewJob::new(self.payload(call)?);
         job.spec.caller_principal =
-            self.0.parts.principal.as_ref().and_then(|principal| principal.caller_principal());
+            self.0.parts.plugs.principal.as_ref().and_then(|principal| principal.caller_principal());
         job.spec.trace_context = self.trace_parent().map(|span| span.to_string());
         let applied = call.job_defaults().apply(&self.0.parts.options.retry, &mut job.spec);
         applied.map_err(|error| SubmitError::Invalid(error.into()))?;
         Ok(job)
     }
 
-    /// What is stored of a call: what the [`JobInvocationResolver`] makes of it.
+    /// The stored form of a call, as the [`JobInvocationResolver`] makes it.
     ///
     /// # Errors
     /// A name that no store takes, or an argument without a JSON form.
     pub fn payload<R>(&self, call: &Call<R>) -> Result<JobPayload, SubmitError> {
         let invocation = call.invocation().map_err(crate::CallError::into_submit_error)?;
-        self.0.parts.resolver.to_payload(&invocation).map_err(|error| match error {
+        self.0.parts.plugs.resolver.to_payload(&invocation).map_err(|error| match error {
             InvocationError::Name(name) => SubmitError::Invalid(name.into()),
             other => SubmitError::Argument(other.to_string()),
         })
     }
 
-    /// Counts what became of a submission, unless it is stored with the outcome of a body.
+    /// Counts the result of a submission, unless it is stored with the outcome of a body.
     pub(super) fn count(&self, submission: &Submission, inserted: Option<&Inserted>) {
-        self.0.parts.metrics.submitted(submission, inserted);
+        self.0.parts.plugs.metrics.submitted(submission, inserted);
     }
 
     /// The span in which something is enqueued: your tracer's, else that of the body that this code runs in.
     fn trace_parent(&self) -> Option<TraceParent> {
-        let told = self.0.parts.trace.as_ref().and_then(|trace| trace.trace_parent());
+        let told = self.0.parts.plugs.trace.as_ref().and_then(|trace| trace.trace_parent());
         let told = told.and_then(|text| text.parse().ok());
         told.or_else(|| JobContext::try_current()?.trace_context().map(|trace| trace.span))
     }
@@ -183,7 +169,7 @@ impl Client {
         for job in &submission.jobs {
             let calls = [Some(&job.spec.payload), job.spec.on_success.as_ref(), job.spec.on_failure.as_ref()];
             for call in calls.into_iter().flatten() {
-                if !self.0.parts.policy.allows(call.target()) {
+                if !self.0.parts.plugs.policy.allows(call.target()) {
                     return Err(SubmitError::Denied { target: call.target().to_string() });
                 }
             }
@@ -215,14 +201,15 @@ impl Client {
         }
     }
 
-    /// Tells this node and the others that there may be work. Submitting does it by itself, except inside a transaction of
-    /// yours, where [`JobHandle::committed`] does. A hint: nobody waits for it, and a lost one costs a poll.
+    /// Notifies this node and the others that there may be work. Submitting does it by itself, except inside a
+    /// transaction of yours, where [`JobHandle::committed`] does. A hint: no caller waits for it, and a lost one delays
+    /// work until the next poll.
     pub fn wake_up(&self, priority: JobPriority) {
         self.0.parts.bell.notify_one();
         self.0.notifier.new_work(priority);
     }
 
-    /// How long a job waits at least for a permit of a resource that is configured by this client.
+    /// The shortest wait of a job for a permit of a resource that is configured by this client.
     pub(super) fn permit_delay(&self) -> Duration {
         self.0.parts.options.retry.permit_delay
     }
@@ -239,7 +226,7 @@ impl Client {
             if let Some((first, call)) = ctx.added_with(key) {
                 return self.duplicate(&submission, first, &call, Origin::WithOutcome);
             }
-            // A store in trouble is no reason to fail here: the commit finds the key.
+            // An error of the store is no reason to fail here: the commit finds the key.
             if let Ok(Some(first)) = self.0.parts.store.find_by_idempotency_key(key).await {
                 return self.handle(&submission, Inserted::Existing(first)).await;
             }
@@ -267,14 +254,14 @@ impl Client {
         };
         let ids: Vec<JobId> = inserted.iter().filter_map(known).collect();
         let mut jobs = Vec::with_capacity(ids.len());
-        for ids in ids.chunks(MOST) {
+        for ids in ids.chunks(MAX_BATCH) {
             let found = self.0.parts.store.find(ids).await;
             jobs.extend(found.unwrap_or_default().into_iter().flatten());
         }
         jobs
     }
 
-    /// Likewise, where those that were [there already](Self::existing) are known.
+    /// The handle of one submission, where the jobs that were [there already](Self::existing) are known.
     pub(super) fn handle_knowing<R>(
         &self,
         submission: &Submission,
@@ -313,7 +300,7 @@ impl Client {
         Err(SubmitError::IdempotencyMismatch { key, holder, method: theirs.call_name() })
     }
 
-    /// Calls a job off: at once if it has not started; a running body is told to stop. `false` if it has ended.
+    /// Cancels a job: at once if it has not started; a running body is told to stop. `false` if it has ended.
     ///
     /// # Errors
     /// If the store fails.
@@ -325,13 +312,14 @@ impl Client {
         Ok(matches!(verdict, CancelVerdict::Canceled { .. } | CancelVerdict::Requested { .. }))
     }
 
-    /// Tells listeners, and stops the body of a job that was canceled while it ran: here at once, elsewhere by a wakeup.
+    /// Publishes a cancellation, and stops the body of a job that was canceled while it ran: here at once, elsewhere by
+    /// a wakeup.
     pub(super) fn tell_cancel(&self, before: Option<Job>, verdict: &CancelVerdict) {
         match verdict {
             CancelVerdict::Requested { .. } => {
                 let running = before.as_ref().map(|job| job.spec.id);
                 self.tell(before, |_| JobEventKind::Canceling);
-                // Afterwards, since its end is told as soon as it has ended.
+                // Afterwards, since its end is published as soon as it has ended.
                 if !running.is_some_and(&*self.0.parts.stop) {
                     self.0.notifier.cancel_requested();
                 }
@@ -345,12 +333,12 @@ impl Client {
         }
     }
 
-    /// Why a job is called off, without secrets.
+    /// The reason of a cancellation, without secrets.
     pub(super) fn reason(&self, text: &str) -> Sanitized {
-        Sanitized::new(&*self.0.parts.sanitizer, &JobFailure::new("", text))
+        Sanitized::new(&*self.0.parts.plugs.sanitizer, &JobFailure::new("", text))
     }
 
-    /// Sets a job aside that has not started, or has failed. `true` also if it was set aside before.
+    /// Pauses a job that has not started, or has failed. `true` also if it was paused before.
     ///
     /// # Errors
     /// If the store fails.
@@ -363,7 +351,7 @@ impl Client {
         Ok(matches!(verdict, Some(PauseVerdict::Paused | PauseVerdict::AlreadyPaused)))
     }
 
-    /// Gives a job back what it was before it was set aside. `false` if it was not.
+    /// Resumes a paused job, in the state that it had before. `false` if it was not paused.
     ///
     /// # Errors
     /// If the store fails.
@@ -378,7 +366,7 @@ impl Client {
         Ok(true)
     }
 
-    /// Runs a job again that has failed for good, as if it had never been tried. `false` if it has not.
+    /// Runs a job again that has failed for good, as if it had never been tried. `false` if it has not failed.
     ///
     /// # Errors
     /// If the store fails.
@@ -410,17 +398,17 @@ impl Client {
             node: job.picked_by.clone(),
             at: Timestamp::node_now(),
         };
-        let Parts { events, metrics, .. } = &self.0.parts;
-        events.publish(metrics, || JobEvent::new(header(), kind(&job)));
+        let Parts { events, plugs, .. } = &self.0.parts;
+        events.publish(&plugs.metrics, || JobEvent::new(header(), kind(&job)));
     }
 }
 
-/// Who should look, and when.
+/// The wakeups that submissions cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wakeup {
     /// The highest priority among jobs that are due now, or critical.
     now: Option<JobPriority>,
-    /// When the first of the others is due.
+    /// The time until the first of the others is due.
     later: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! Describing a job before it is submitted.
+//! The description of a job before it is submitted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::{Call, CallError, Client, JobContext, JobHandle, TraceParent};
 
 /// A job that is not submitted yet. Nothing is stored before [`submit`](Self::submit).
 ///
-/// A mistake, such as a name that no store takes, is told by the submission, and the first one counts.
+/// A mistake, such as a name that no store takes, is reported by the submission, and the first one counts.
 #[must_use = "a job is stored by `submit`"]
 pub struct Enqueue<R> {
     client: Client,
@@ -40,27 +40,27 @@ impl<R> Enqueue<R> {
         }
     }
 
-    /// How urgent it is.
+    /// Sets how urgent it is.
     pub fn priority(self, priority: JobPriority) -> Self {
         self.with(|job| job.spec.priority = priority)
     }
 
-    /// The queue that it waits in.
+    /// Sets the queue that it waits in.
     pub fn queue(self, name: impl AsRef<str>) -> Self {
         self.named(QueueName::new(name), |job, queue| job.spec.queue = queue)
     }
 
-    /// How often it is tried again after a failure.
+    /// Sets how often it is tried again after a failure.
     pub fn max_retries(self, retries: u32) -> Self {
         self.with(|job| job.spec.max_retries = retries)
     }
 
-    /// How long it waits before a retry.
+    /// Sets how long it waits before a retry.
     pub fn backoff(self, backoff: Backoff) -> Self {
         self.with(|job| job.spec.backoff = backoff)
     }
 
-    /// How long an attempt may take; zero for no limit.
+    /// Sets how long an attempt may take; zero for no limit.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.with(|job| job.spec.timeout = Some(timeout))
     }
@@ -80,7 +80,7 @@ impl<R> Enqueue<R> {
         self.with(|job| job.spec.expires_at = Some(instant))
     }
 
-    /// Of all submissions with this key, ever, only the first makes a job. A blank key is none.
+    /// Sets the idempotency key: of all submissions with it, ever, only the first makes a job. A blank key is none.
     pub fn idempotency_key(self, key: impl Into<String>) -> Self {
         match not_blank(key) {
             Some(key) => {
@@ -90,7 +90,7 @@ impl<R> Enqueue<R> {
         }
     }
 
-    /// At most one live job has this key. A blank key is none.
+    /// Sets the business key, which at most one live job has. A blank key is none.
     pub fn business_key(self, key: impl Into<String>) -> Self {
         match not_blank(key) {
             Some(key) => self.named(BusinessKey::new(key), |job, key| job.spec.business_key = Some(key)),
@@ -98,7 +98,7 @@ impl<R> Enqueue<R> {
         }
     }
 
-    /// The resource whose permits limit how many run at once in the cluster. A blank name is none.
+    /// Sets the resource whose permits limit how many run at once in the cluster. A blank name is none.
     pub fn resource(self, name: impl Into<String>) -> Self {
         match not_blank(name) {
             Some(name) => self.named(ResourceName::new(name), |job, name| job.spec.resource = Some(name)),
@@ -106,7 +106,7 @@ impl<R> Enqueue<R> {
         }
     }
 
-    /// A word to find it by. Blanks around it and upper case go; a blank word is none.
+    /// Adds a tag to find it by, trimmed and in lower case. A blank word is none.
     pub fn tag(self, word: impl AsRef<str>) -> Self {
         let word = word.as_ref().trim().to_lowercase();
         if word.is_empty() {
@@ -119,12 +119,12 @@ impl<R> Enqueue<R> {
         })
     }
 
-    /// Several words to find it by.
+    /// Adds several tags to find it by.
     pub fn tags<T: AsRef<str>>(self, words: impl IntoIterator<Item = T>) -> Self {
         words.into_iter().fold(self, |job, word| job.tag(word))
     }
 
-    /// A value that the body reads by [`JobContext::param`].
+    /// Adds a value that the body reads by [`JobContext::param`].
     pub fn param(mut self, name: impl Into<String>, value: impl Serialize) -> Self {
         let name = name.into();
         match serde_json::to_value(value) {
@@ -138,7 +138,7 @@ impl<R> Enqueue<R> {
         }
     }
 
-    /// The trace that it belongs to: the header `traceparent` of the request that led to it. A text that is none is
+    /// Sets the trace that it belongs to: the header `traceparent` of the request that led to it. An invalid text is
     /// ignored.
     pub fn trace_parent(self, header: impl AsRef<str>) -> Self {
         match header.as_ref().parse::<TraceParent>() {
@@ -147,8 +147,8 @@ impl<R> Enqueue<R> {
         }
     }
 
-    /// Runs when the job has succeeded, as a job of its own, with the options of its own method;
-    /// [`JobContext::cause`] tells it of which.
+    /// Sets a callback for when the job has succeeded. It is a job of its own, with the options of its own method;
+    /// [`JobContext::cause`] names the job that it follows.
     pub fn on_success<T>(self, call: &Call<T>) -> Self {
         match self.client.payload(call) {
             Ok(payload) => self.with(|job| job.spec.on_success = Some(payload)),
@@ -156,8 +156,8 @@ impl<R> Enqueue<R> {
         }
     }
 
-    /// Runs when the job has failed for good, as a job of its own, with the options of its own method;
-    /// [`JobContext::cause`] tells it of which.
+    /// Sets a callback for when the job has failed for good. It is a job of its own, with the options of its own
+    /// method; [`JobContext::cause`] names the job that it follows.
     pub fn on_failure<T>(self, call: &Call<T>) -> Self {
         match self.client.payload(call) {
             Ok(payload) => self.with(|job| job.spec.on_failure = Some(payload)),
@@ -165,7 +165,7 @@ impl<R> Enqueue<R> {
         }
     }
 
-    /// Takes the place of a job that has not started, which is canceled.
+    /// Replaces a job that has not started, which is canceled.
     pub const fn replacing(mut self, old: JobId) -> Self {
         self.supersedes = Some(old);
         self
@@ -184,7 +184,7 @@ impl<R> Enqueue<R> {
     /// One that was made by [`JobContext::enqueue`] is stored together with the outcome of the job whose body runs, if it
     /// succeeds. The handle has its id at once, but there is no such job before that commit, and never if the body
     /// fails: pass the id on, and do not wait for the job in the body. If its idempotency key is taken, the handle is of
-    /// the job that has it. Until the commit [`JobHandle::job`] answers `None`, and
+    /// the job that has it. Until the commit [`JobHandle::job`] returns `None`, and
     /// waiting for its end is [`ResultError::NotYetStored`](crate::ResultError::NotYetStored).
     ///
     /// # Errors
@@ -203,7 +203,7 @@ impl<R> Enqueue<R> {
     }
 
     /// Stores the job inside a transaction of yours: it exists once you commit, and never if you do not. After the
-    /// commit, say [`job.committed()`](JobHandle::committed), and it runs without waiting for the next poll.
+    /// commit, call [`job.committed()`](JobHandle::committed), and it runs without waiting for the next poll.
     ///
     /// # Errors
     /// See [`SubmitError`].

@@ -1,4 +1,4 @@
-//! Calling lifecycle hooks: in their order, each with a deadline.
+//! Calls lifecycle hooks, in their order, each with a deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl Hooks {
         }
     }
 
-    /// Asks each in turn. The first that refuses ends it.
+    /// Calls each in turn. The first that refuses ends the start.
     pub(super) async fn before_start(&self) -> Result<(), StartError> {
         for hook in &self.hooks {
             self.call(hook, self.start_limit, |hook| hook.before_start()).await.map_err(StartError::Hook)?;
@@ -61,7 +61,7 @@ impl Hooks {
         }
     }
 
-    /// Calls a hook where it may block, and waits no longer than this.
+    /// Calls a hook where it may block, and waits no longer than `limit`.
     async fn call(
         &self,
         hook: &Arc<dyn SchedulerLifecycleHook>,

@@ -1,4 +1,4 @@
-//! The lives of a node, one after the other: one that lost its lease joins the cluster anew.
+//! The lives of a node, one after the other: a node that lost its lease joins the cluster anew.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::engine::{Engine, Node};
 use crate::outage::Outage;
 use crate::poller::Poller;
 
-/// What moves by itself while a node holds one lease.
+/// The tasks that run by themselves while a node holds one lease.
 pub(super) struct Life {
     pub(super) engine: Arc<Engine>,
     pub(super) coordinator: Arc<Coordinator>,
@@ -27,7 +27,7 @@ pub(super) struct Life {
 }
 
 impl Life {
-    /// Joins the cluster as a new owner, beats, and begins to look for work. Whatever fails, nothing stays behind.
+    /// Joins the cluster as a new owner, beats, and begins to poll. If it fails, nothing stays behind.
     pub(super) async fn begin(node: &Arc<Node>, past: Vec<Owner>) -> Result<Self, StartError> {
         let (owner, length) = (Owner::incarnate(&node.label), node.options.node.lease);
         let sent = std::time::Instant::now();
@@ -55,7 +55,7 @@ impl Life {
         Ok(Self { engine, coordinator, poller, recovery, heartbeat })
     }
 
-    /// Waits until what it began has ended, as far as that can be, because its lease is lost.
+    /// Waits until its tasks and attempts have ended, as far as they do, because its lease is lost.
     async fn end(mut self, limit: Duration) {
         let ended = async {
             let _ = (&mut self.poller).await;
@@ -63,7 +63,7 @@ impl Life {
             self.coordinator.idle().await;
         };
         if timeout(limit, ended).await.is_err() {
-            tracing::error!(node = %self.engine.owner, "some of what this node did does not end; it is not waited for");
+            tracing::error!(node = %self.engine.owner, "some tasks of this node do not end; they are not waited for");
             self.poller.abort();
             self.recovery.abort();
         }
@@ -71,7 +71,8 @@ impl Life {
     }
 }
 
-/// Lives until the node drains. Answers the life that is to be drained, if there is one just then.
+/// Runs one life after another until the node drains. Returns the life that is to be drained, if there is one just
+/// then.
 pub(super) async fn live(
     node: Arc<Node>,
     mut life: Life,
@@ -112,9 +113,9 @@ async fn begin_again(node: &Arc<Node>, past: Vec<Owner>) -> Life {
     }
 }
 
-/// Takes the node off the list.
+/// Removes the node from the list of nodes.
 pub(super) async fn leave(engine: &Engine) {
-    match engine.store.leave(&engine.owner).await {
+    match engine.node.store.leave(&engine.owner).await {
         Ok(true) => {}
         Ok(false) => tracing::warn!("this node still holds jobs; they are recovered after its lease"),
         Err(error) => tracing::warn!(%error, "the node's row stays until its lease ends"),

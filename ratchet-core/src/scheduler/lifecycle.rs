@@ -20,10 +20,10 @@ use crate::maintenance;
 use crate::own_thread::on_own_thread;
 use crate::poller::reconcile;
 
-/// Whatever the options say, the store has this long to answer the last calls of a node.
+/// The least time that the store has to answer the last calls of a node, whatever the options say.
 const LEAST_CLOSING_TIME: Duration = Duration::from_secs(1);
 
-/// A node that works.
+/// The running parts of a node, which are stopped in order.
 pub(super) struct Lifecycle {
     node: Arc<Node>,
     pub(super) hooks: Arc<Hooks>,
@@ -33,8 +33,8 @@ pub(super) struct Lifecycle {
 }
 
 impl Lifecycle {
-    /// Asks the hooks, joins the cluster, beats, and begins to look for work. Whatever fails, nothing stays behind. The
-    /// hooks that follow a start are the caller's, who can stop the node by then.
+    /// Calls the hooks, joins the cluster, beats, and begins to poll. If it fails, nothing stays behind. The caller
+    /// calls the hooks that follow a start, since it can stop the node by then.
     pub(super) async fn start(
         mut builder: SchedulerBuilder,
     ) -> Result<(Arc<Node>, watch::Receiver<Arc<Lease>>, Self), StartError> {
@@ -52,7 +52,7 @@ impl Lifecycle {
         };
         let (present, lease) = watch::channel(Arc::clone(&life.engine.lease));
         let lives = tokio::spawn(live(Arc::clone(&node), life, present));
-        let maintenance = tokio::spawn(maintenance::keep(Arc::clone(&node), lease.clone()));
+        let maintenance = tokio::spawn(maintenance::run(Arc::clone(&node), lease.clone()));
         let lifecycle = Self { node: Arc::clone(&node), hooks, lives, maintenance };
         node.drain.advance(Readiness::Ready);
         if raised {
@@ -61,8 +61,8 @@ impl Lifecycle {
         Ok((node, lease, lifecycle))
     }
 
-    /// Stops in the order of the specification: what runs may end within the drain timeout, the rest goes back, the
-    /// heartbeat is the last. However the store and the hooks behave, it ends.
+    /// Stops in the order of the specification: running jobs may end within the drain timeout, the rest is handed back,
+    /// the heartbeat is the last. It ends however the store and the hooks behave.
     pub(super) async fn stop(self) {
         let Self { node, hooks, lives, mut maintenance } = self;
         let closing_time = node.options.timeout.cancel_grace.max(LEAST_CLOSING_TIME);
@@ -78,16 +78,16 @@ impl Lifecycle {
         if let Some(life) = &life
             && timeout_at(end, hand_back_rest(&life.engine, &life.coordinator)).await.is_err()
         {
-            tracing::warn!("the store does not answer; what this node holds is recovered after its lease");
+            tracing::warn!("the store does not answer; the jobs of this node are recovered after its lease");
         }
         if timeout_at(end, &mut maintenance).await.is_err() {
             maintenance.abort();
         }
         node.clear_caches();
-        // What went back is for the others.
+        // The jobs that went back are for the others.
         node.client().wake_up(JobPriority::Normal);
         let _ = timeout_at(end, node.client().close()).await;
-        // A store that did not answer has used the time up, which is not the coordinator's fault.
+        // A store that did not answer may have used the time up; the coordinator still gets the least time.
         let left = end.saturating_duration_since(Instant::now()).max(LEAST_CLOSING_TIME);
         let cluster = Arc::clone(&node.plugs.cluster);
         if let Err(problem) = on_own_thread(left, async move { cluster.shutdown().await }).await {
@@ -105,7 +105,7 @@ impl Lifecycle {
     }
 }
 
-/// Waits for hooks; not much longer once nobody wants to wait.
+/// Waits for hooks, but not much longer once the shutdown is not to wait any more.
 async fn unless_hurried(node: &Node, hooks: impl Future<Output = ()>) {
     let hurried = async {
         node.drain.hurry.cancelled().await;
@@ -119,13 +119,14 @@ async fn unless_hurried(node: &Node, hooks: impl Future<Output = ()>) {
 }
 
 impl Life {
-    /// Waits for what runs. Bodies are told when the deadline is near, and given up when it has passed.
+    /// Waits for running jobs. Bodies are told to stop when the deadline is near, and given up when it has passed.
     async fn drain(&mut self, closing_time: Duration) {
         let Self { engine, coordinator, poller, recovery, .. } = self;
-        let (limit, grace) = (engine.options.execution.drain_timeout, engine.options.timeout.cancel_grace);
+        let (limit, grace) =
+            (engine.node.options.execution.drain_timeout, engine.node.options.timeout.cancel_grace);
         let deadline = Instant::now() + limit;
         let moving = [poller.abort_handle(), recovery.abort_handle()];
-        // They end by themselves once they see that the node drains; what was claimed meanwhile goes back.
+        // They end by themselves once they see that the node drains; jobs that were claimed meanwhile go back.
         let mut quiet = pin!(async {
             let _ = poller.await;
             let _ = recovery.await;
@@ -134,20 +135,20 @@ impl Life {
         tokio::select! {
             biased;
             () = &mut quiet => return,
-            () = engine.drain.hurry.cancelled() => {}
+            () = engine.node.drain.hurry.cancelled() => {}
             () = sleep_until(deadline - grace.min(limit)) => {}
         }
-        tracing::info!("jobs still run; their bodies are told to end");
-        engine.drain.closing.cancel();
-        engine.running.stop_all();
+        tracing::info!("jobs still run; their bodies are told to stop");
+        engine.node.drain.closing.cancel();
+        engine.node.running.stop_all();
         tokio::select! {
             biased;
             () = &mut quiet => return,
-            () = engine.drain.hurry.cancelled() => {}
+            () = engine.node.drain.hurry.cancelled() => {}
             () = sleep_until(deadline) => {}
         }
-        tracing::warn!(?limit, "jobs still run; they are given up and go back");
-        engine.abort.cancel();
+        tracing::warn!(?limit, "jobs still run; they are given up and handed back");
+        engine.node.abort.cancel();
         if timeout(closing_time, quiet).await.is_err() {
             tracing::error!("some bodies do not end; their jobs are recovered after the lease");
             moving.iter().for_each(AbortHandle::abort);
@@ -155,9 +156,9 @@ impl Life {
     }
 }
 
-/// Gives back what this node still holds and nobody here runs: what a claim took whose reply never came.
+/// Hands back the jobs that this node still holds and does not run: those of a claim whose reply was lost.
 async fn hand_back_rest(engine: &Engine, coordinator: &Coordinator) {
     if let Err(error) = reconcile(engine, coordinator).await {
-        tracing::warn!(%error, "what this node may still hold is recovered after its lease");
+        tracing::warn!(%error, "jobs that this node may still hold are recovered after its lease");
     }
 }

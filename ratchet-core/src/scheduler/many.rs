@@ -1,4 +1,4 @@
-//! Submitting many jobs at once.
+//! Submits many jobs at once.
 
 use ratchet_api::{Enlist, Inserted, StoreResult, Submission, SubmitError};
 
@@ -6,7 +6,7 @@ use super::client::{Client, Wakeup};
 use super::enqueue::Enqueue;
 use crate::{Call, JobHandle};
 
-/// What can be enqueued: a call, or a call with more said about it.
+/// A job that can be enqueued: a call, or a call with more settings.
 pub trait IntoEnqueue<R> {
     /// Describes the job.
     fn into_enqueue(self, client: &Client) -> Enqueue<R>;
@@ -47,7 +47,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// If the store fails. What is wrong with one job is in its answer, and keeps no other from being stored.
+    /// If the store fails. An error of one job is in its answer, and keeps no other from being stored.
     pub async fn enqueue_many<R>(
         &self,
         jobs: impl IntoIterator<Item = impl IntoEnqueue<R>>,
@@ -61,11 +61,11 @@ impl Client {
     }
 
     /// Submits many jobs inside a transaction of yours: they exist once you commit, and never if you do not. After the
-    /// commit, say [`committed`](JobHandle::committed) of each, and they run without waiting for the next poll; that is one
-    /// wakeup, however many they are.
+    /// commit, call [`committed`](JobHandle::committed) on each, and they run without waiting for the next poll; that
+    /// is one wakeup, however many they are.
     ///
     /// # Errors
-    /// If the store fails. What is wrong with one job is in its answer, and keeps no other from being stored.
+    /// If the store fails. An error of one job is in its answer, and keeps no other from being stored.
     pub async fn enqueue_many_in<M, R>(
         &self,
         tx: &mut impl Enlist<M>,

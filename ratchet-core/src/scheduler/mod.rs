@@ -1,4 +1,4 @@
-//! A node: started, used, stopped.
+//! The scheduler: a node that is started, used and stopped.
 
 mod builder;
 mod bulk;
@@ -22,7 +22,6 @@ pub use start_error::StartError;
 pub use stepper::Stepper;
 pub use target::{JobFunction, JobTarget};
 
-use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, io};
 
@@ -34,13 +33,15 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use self::lifecycle::Lifecycle;
+use crate::Call;
 use crate::cluster::lease::Lease;
 use crate::coordinator::slots::Slots;
+use crate::defaults::PackagePrefixClassPolicy;
 use crate::drain::Readiness;
-use crate::engine::{Node, Plugs};
+use crate::engine::{ExecutionPlugs, Node};
 use crate::signal::Signals;
 
-/// The way in.
+/// The entry point, which makes nodes and clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Ratchet;
 
@@ -50,31 +51,31 @@ impl Ratchet {
         SchedulerBuilder::new(Arc::new(store))
     }
 
-    /// Likewise, for a store that others use too.
+    /// Sets up a node that runs jobs of a store that others use too.
     pub fn builder_shared(store: Arc<dyn JobStore>) -> SchedulerBuilder {
         SchedulerBuilder::new(store)
     }
 
-    /// For a process that only submits and steers: no poller, no node, no beans. With other than the default options:
-    /// [`SchedulerBuilder::client`].
+    /// A client for a process that only submits and controls jobs: no poller, no node, no beans. With other than the
+    /// default options: [`SchedulerBuilder::client`].
     pub fn client(store: impl JobStore) -> Client {
         SchedulerBuilder::new(Arc::new(store)).into_client()
     }
 
-    /// Likewise, for a store that others use too.
+    /// A client, as by [`client`](Self::client), of a store that others use too.
     pub fn client_shared(store: Arc<dyn JobStore>) -> Client {
         SchedulerBuilder::new(store).into_client()
     }
 }
 
-/// A running node. It is also a [`Client`]. Dropping it begins to stop the node, as [`stop`](Self::stop) does, and waits for
-/// nothing.
+/// A running node. Its [`client`](Self::client) submits and controls jobs. Dropping it begins to stop the node, as
+/// [`stop`](Self::stop) does, and waits for nothing.
 pub struct Scheduler {
     client: Client,
     node: Arc<Node>,
-    /// The present one.
+    /// The lease of the current life.
     lease: watch::Receiver<Arc<Lease>>,
-    /// Taken by whoever stops it first.
+    /// Taken by the first call that stops it.
     lifecycle: Mutex<Option<Lifecycle>>,
     stopped: CancellationToken,
     runtime: Handle,
@@ -92,12 +93,22 @@ impl Scheduler {
             stopped: CancellationToken::new(),
             runtime: Handle::current(),
         };
-        // The node works already. If nobody waits for the start any more, dropping it stops the node.
+        // The node works already. If the start is canceled here, dropping the scheduler stops the node.
         hooks.after_start().await;
         Ok(scheduler)
     }
 
-    /// Whether it takes work: for a readiness probe, which should say no before anything stops.
+    /// The client of this node, which submits, reads and controls jobs. Clone it to keep it.
+    pub const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Describes a job that makes this call: short for `client().enqueue(call)`.
+    pub fn enqueue<R>(&self, call: impl Into<Call<R>>) -> Enqueue<R> {
+        self.client.enqueue(call)
+    }
+
+    /// The readiness of the node, for a probe that should fail before anything stops.
     pub fn readiness(&self) -> Readiness {
         match self.node.drain.readiness() {
             Readiness::Ready if !self.lease.borrow().holds() => Readiness::Starting,
@@ -122,13 +133,13 @@ impl Scheduler {
     /// # }
     /// ```
     pub fn breakers(&self) -> Vec<BreakerStatus> {
-        self.node.plugs.resilience.states()
+        self.node.execution.resilience.states()
     }
 
     /// Closes the breaker of a service in this process and forgets its calls; `false` if there is none. Jobs that went back
     /// because of it run when their time comes.
     pub fn reset_breaker(&self, service: &str) -> bool {
-        self.node.plugs.resilience.reset(service)
+        self.node.execution.resilience.reset(service)
     }
 
     /// This life of this node, as its jobs name it. A node that lost its lease, and joins the cluster anew, is a new owner.
@@ -136,18 +147,18 @@ impl Scheduler {
         self.lease.borrow().owner().clone()
     }
 
-    /// Tells this listener every event from now on, on a thread of its own. One that is too slow misses events; one
-    /// that panics is told the next.
+    /// Adds a listener that receives every event from now on, on a thread of its own. One that is too slow misses
+    /// events; one that panics receives the next.
     pub fn add_listener(&self, listener: Arc<dyn JobEventListener>) {
         self.node.events.add(listener);
     }
 
-    /// Tells it nothing that happens from now on; `false` if it was not told any.
+    /// Removes a listener, which receives no events from now on; `false` if it was not there.
     pub fn remove_listener(&self, listener: &Arc<dyn JobEventListener>) -> bool {
         self.node.events.remove(listener)
     }
 
-    /// Takes nothing new from now on. What runs goes on, and the node lives until [`stop`](Self::stop).
+    /// Takes no new jobs from now on. Running jobs go on, and the node lives until [`stop`](Self::stop).
     pub fn drain(&self) {
         self.node.begin_to_drain();
     }
@@ -158,39 +169,39 @@ impl Scheduler {
         self.node.drain.watch().begun()
     }
 
-    /// Stops in good order: takes nothing new, hands back what has not started, and lets what runs end within
-    /// `drain_timeout`. Shortly before that (`cancel_grace`) bodies are told by
-    /// [`JobContext::canceled`](crate::JobContext::canceled); those that still run then are given up and their jobs go
-    /// back, with nothing consumed. The heartbeat stops last. Nothing that the store or a hook does makes it last much
-    /// longer. Whoever calls it again waits for the same end.
+    /// Shuts down gracefully: takes no new jobs, hands back those that have not started, and lets running ones end
+    /// within `drain_timeout`. Shortly before that (`cancel_grace`) bodies are told by
+    /// [`JobContext::canceled`](crate::JobContext::canceled); those that still run at its end are given up and their
+    /// jobs go back to PENDING, with no attempt consumed. The heartbeat stops last. Nothing that the store or a hook
+    /// does makes it last much longer. Another call waits for the same end.
     ///
     /// # Cancellation safety
-    /// The node stops also if nobody waits for it.
+    /// The node stops even if the future is dropped.
     pub async fn stop(&self) {
         self.begin_to_stop();
         self.stopped.cancelled().await;
     }
 
-    /// Stops without waiting for what runs: bodies are given up at once and their jobs go back, with nothing consumed. Also
-    /// for a stop that is under way.
+    /// Stops without waiting for running jobs: bodies are given up at once and their jobs go back to PENDING, with no
+    /// attempt consumed. Also for a stop that is under way.
     pub async fn stop_now(&self) {
         self.node.drain.hurry.cancel();
         self.stop().await;
     }
 
     /// Works until the process is asked to end by SIGTERM or SIGINT (Ctrl-C), and then [stops](Self::stop). At a second
-    /// signal it stops [at once](Self::stop_now). Also returns when somebody else has stopped it.
+    /// signal it stops [at once](Self::stop_now). Also returns when it was stopped otherwise.
     ///
     /// # Errors
-    /// If the operating system does not tell about signals.
+    /// If the process cannot listen to signals.
     pub async fn run_until_signal(&self) -> io::Result<()> {
         self.serve_until_signal(self.stopped.cancelled()).await.map(drop)
     }
 
     /// Runs a server beside the node until the process is asked to end by SIGTERM or SIGINT (Ctrl-C). Then both stop: the node
-    /// in [good order](Self::stop), the server when [`draining`](Self::draining) completes; it has to be told to. Answers
-    /// what the server returned. At a second signal both end at once: the node [does not wait](Self::stop_now) for bodies, the
-    /// server is dropped, and the answer is `None`. A server that ends by itself stops the node.
+    /// [gracefully](Self::stop), the server when [`draining`](Self::draining) completes; it has to be told to. Returns
+    /// the server's output. At a second signal both end at once: the node [does not wait](Self::stop_now) for bodies,
+    /// the server is dropped, and `None` is returned. A server that ends by itself stops the node.
     ///
     /// With axum:
     ///
@@ -203,7 +214,7 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// If the operating system does not tell about signals.
+    /// If the process cannot listen to signals.
     pub async fn serve_until_signal<S: IntoFuture>(&self, server: S) -> io::Result<Option<S::Output>> {
         let mut signals = Signals::listen()?;
         let mut server = std::pin::pin!(server.into_future());
@@ -211,7 +222,7 @@ impl Scheduler {
         tokio::select! {
             () = self.stopped.cancelled() => {}
             output = &mut server => served = Some(output),
-            () = signals.next() => tracing::info!("asked to end; waiting for what runs"),
+            () = signals.next() => tracing::info!("shutdown requested; waiting for running jobs"),
         }
         let served = async {
             match served {
@@ -222,7 +233,7 @@ impl Scheduler {
         tokio::select! {
             (output, ()) = async { tokio::join!(served, self.stop()) } => Ok(Some(output)),
             () = signals.next() => {
-                tracing::warn!("asked to end again; what runs is given up");
+                tracing::warn!("shutdown requested again; running jobs are given up");
                 self.stop_now().await;
                 Ok(None)
             }
@@ -232,20 +243,12 @@ impl Scheduler {
     fn begin_to_stop(&self) {
         let lifecycle = self.lifecycle.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(lifecycle) = lifecycle else { return };
-        // Also if the runtime ends before the stop does.
+        // Completes also if the runtime ends before the stop does.
         let stopped = self.stopped.clone().drop_guard();
         self.runtime.spawn(async move {
             lifecycle.stop().await;
             drop(stopped);
         });
-    }
-}
-
-impl Deref for Scheduler {
-    type Target = Client;
-
-    fn deref(&self) -> &Client {
-        &self.client
     }
 }
 
@@ -268,23 +271,17 @@ impl fmt::Debug for Scheduler {
 fn node(mut builder: SchedulerBuilder) -> Result<Node, StartError> {
     let label = builder.label()?;
     let slots =
-        Slots::new(builder.queues()?, builder.options.polling.claim_headroom_factor, &builder.pacing_clock());
-    let plugs = Plugs {
+        Slots::new(builder.queues()?, builder.options.polling.claim_headroom_factor, &builder.rate_clock());
+    let plugs = builder.plugs(|| Arc::new(PackagePrefixClassPolicy::deny_all()));
+    let execution = ExecutionPlugs {
         beans: builder.beans(),
-        policy: builder.policy(),
         resilience: builder.resilience_or_default()?,
-        sanitizer: builder.sanitizer(),
         executor: builder.executor_or_default(),
         strategy: Mutex::new(builder.strategy_or_default()),
-        cluster: builder.cluster_or_default(),
         startup: builder.startup,
         retry: builder.retry,
-        resolver: builder.invocation,
-        principal: builder.principal,
-        trace: builder.trace,
-        metrics: builder.metrics,
     };
     let SchedulerBuilder { store, options, registry, events, .. } = builder;
     let store = plugs.metrics.measured(store);
-    Ok(Node::new(store, label, options, registry, plugs, events, slots))
+    Ok(Node::new(store, label, options, registry, plugs, execution, events, slots))
 }

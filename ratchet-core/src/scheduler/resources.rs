@@ -9,18 +9,19 @@ use ratchet_api::{JobPriority, ResourceLimit, ResourceName, StoreError, StoreRes
 
 use super::Client;
 
-/// The limits that a node was given.
+/// The resource limits that a node was given.
 pub(super) struct Resources {
     pub(super) store: Arc<dyn JobStore>,
     pub(super) limits: BTreeMap<ResourceName, u32>,
     pub(super) retry_delay: Duration,
-    /// What people call the node.
+    /// The label of the node.
     pub(super) node: String,
 }
 
 impl Resources {
     /// Writes them. They hold for the whole cluster, so the last node that starts wins over those before it and over what an
-    /// operator set; a node that changes nothing writes nothing. Answers whether jobs that waited for a permit may run now.
+    /// operator set; a node that changes nothing writes nothing. Returns whether jobs that waited for a permit may run
+    /// now.
     pub(super) async fn write(self) -> StoreResult<bool> {
         let Self { store, limits, retry_delay, node } = self;
         if limits.is_empty() {
@@ -34,7 +35,7 @@ impl Resources {
                 Some(before) if before == limit => continue,
                 Some(before) => tracing::warn!(
                     node, %resource, before, limit,
-                    "the limit of a resource was another; it is now what this node was started with, for all nodes"
+                    "the limit of a resource differed; it is now the one that this node was started with, for all nodes"
                 ),
                 None => {}
             }
@@ -46,8 +47,8 @@ impl Resources {
 }
 
 impl Client {
-    /// Says how many jobs may use a resource at once, in the whole cluster; jobs that run go on. Wakes the nodes if that lets
-    /// waiting jobs run. Answers the limit before.
+    /// Sets how many jobs may use a resource at once, in the whole cluster; running jobs go on. Wakes the nodes if that
+    /// lets waiting jobs run. Returns the previous limit.
     ///
     /// ```
     /// # async fn example(client: ratchet_core::Client) -> Result<(), Box<dyn std::error::Error>> {

@@ -4,7 +4,7 @@ use ratchet_api::{InvalidName, StoreError, TargetName};
 
 use crate::registry::{RegisteredTwice, TwoProfiles};
 
-/// Why a scheduler does not start.
+/// The reason why a scheduler does not start.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -23,21 +23,21 @@ pub enum StartError {
     /// Two services on one target.
     #[error("two services claim target `{0}`; give each a target of its own")]
     TwoServices(TargetName),
-    /// A target whose methods have nothing to be called on.
+    /// A target whose methods have no bean to be called on.
     #[error(
         "target `{0}` has no bean of the type that its methods are called on; give it one by `.bean_of(..)`"
     )]
     NoBean(TargetName),
-    /// Nothing may run.
+    /// No target may run.
     #[error(
         "no target is allowed, so no job could run; name those that may run, \
          by prefix or as a whole, such as `.allow([\"billing.\"])`"
     )]
     EmptyPolicy,
-    /// Something that is registered may not run.
+    /// A target that is registered may not run.
     #[error("target `{0}` is registered but not allowed; add it or its prefix to `.allow(..)`")]
     Denied(TargetName),
-    /// There is nothing to run.
+    /// No job is registered.
     #[error(
         "no job is registered; add a service with `.register(..)`, or use `Ratchet::client` to submit only"
     )]
@@ -48,7 +48,7 @@ pub enum StartError {
     /// The store is not usable.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// There is no thread for the heartbeat.
+    /// The runtime or the thread of the heartbeat cannot be started.
     #[error("the heartbeat cannot begin: {0}")]
     Heartbeat(#[from] std::io::Error),
 }

@@ -1,8 +1,7 @@
-//! A node that works only when it is told to.
+//! A node that works only when it is called.
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,23 +12,26 @@ use ratchet_api::store::{ClaimRequest, Loaded};
 use ratchet_api::{Beat, JobClaim, Owner, StoreResult};
 
 use super::hooks::Hooks;
-use super::{Client, SchedulerBuilder, StartError, node};
+use super::{Client, Enqueue, SchedulerBuilder, StartError, node};
+use crate::Call;
 use crate::cluster::lease::Lease;
 use crate::cluster::recovery::{self, Orphaned};
-use crate::coordinator::pace::PaceClock;
+use crate::coordinator::load;
+use crate::coordinator::rate_limit::RateClock;
 use crate::coordinator::slots::Slots;
 use crate::drain::Readiness;
 use crate::engine::Engine;
-use crate::task::{Attempt, load};
+use crate::task::Attempt;
 
-/// How long listeners may take to hear what happened in a step.
+/// The time limit for listeners to receive the events of a step.
 const HEARD: Duration = Duration::from_secs(5);
 
-/// A node that works only when it is told to: nothing happens between two calls, and a call returns when everything
-/// that was due is done. For tests, and for processes that run what is due and then end. It is also a [`Client`].
+/// A node that works only when it is called: nothing happens between two calls, and a call returns when everything
+/// that was due is done. For tests, and for processes that run what is due and then end. Its [`client`](Self::client) submits and
+/// controls jobs.
 ///
-/// It knows no rate limits, for it would have to sleep, unless it is given a [clock](SchedulerBuilder::monotonic_clock) that
-/// is moved by hand: then a call leaves what a limit holds up.
+/// It ignores rate limits, for it would have to sleep, unless it is given a [clock](SchedulerBuilder::monotonic_clock)
+/// that is moved by hand: then a call leaves the jobs that a limit holds up.
 pub struct Stepper {
     client: Client,
     engine: Arc<Engine>,
@@ -49,13 +51,23 @@ impl Stepper {
             }
         }
         let node = Arc::new(node(builder)?);
-        // Whoever moves the store's clock renews the lease as well.
+        // It cannot expire here: each claim renews the store's lease first, however far its clock was moved.
         let lease = Lease::endless(Owner::incarnate(&node.label));
         node.store.join(&node.info(lease.owner()), node.options.node.lease).await?;
         let engine = Arc::new(Engine::new(node, lease, Vec::new()));
-        engine.drain.advance(Readiness::Ready);
+        engine.node.drain.advance(Readiness::Ready);
         hooks.after_start().await;
-        Ok(Self { client: engine.client(), engine, hooks, every_queue: false })
+        Ok(Self { client: engine.node.client(), engine, hooks, every_queue: false })
+    }
+
+    /// The client of this node, which submits, reads and controls jobs. Clone it to keep it.
+    pub const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Describes a job that makes this call: short for `client().enqueue(call)`.
+    pub fn enqueue<R>(&self, call: impl Into<Call<R>>) -> Enqueue<R> {
+        self.client.enqueue(call)
     }
 
     /// Serves every queue that has jobs, with the default settings of a queue where the options do not name it.
@@ -65,8 +77,8 @@ impl Stepper {
         self
     }
 
-    /// Runs everything that is due, and what becomes due by that, until nothing is. Answers how many bodies ran: a job that
-    /// went back or was parked without running does not count.
+    /// Runs all jobs that are due, and those that become due by that, until none is. Returns how many bodies ran: a job
+    /// that went back or was parked without running does not count.
     ///
     /// # Errors
     /// If the store fails.
@@ -76,7 +88,7 @@ impl Stepper {
             let others = self.others().await?;
             let claims = self.claim(&others).await?;
             if claims.is_empty() {
-                self.engine.events.heard(HEARD).await;
+                self.engine.node.events.heard(HEARD).await;
                 return Ok(attempts);
             }
             let (corrupt, claims): (Vec<_>, Vec<_>) =
@@ -91,33 +103,33 @@ impl Stepper {
         }
     }
 
-    /// Slots of the queues that are served though the options do not name them.
+    /// The slots of the queues that are served though the options do not name them.
     async fn others(&self) -> StoreResult<Slots> {
         let queues = match self.every_queue {
-            true => self.engine.store.queue_health().await?,
+            true => self.engine.node.store.queue_health().await?,
             false => Vec::new(),
         };
-        let known: BTreeSet<_> = self.engine.slots.queues().collect();
+        let known: BTreeSet<_> = self.engine.node.slots.queues().collect();
         let others = queues.into_iter().map(|(name, _)| name).filter(|name| !known.contains(name));
-        let clock: PaceClock = Arc::new(tokio::time::Instant::now);
+        let clock: RateClock = Arc::new(tokio::time::Instant::now);
         Ok(Slots::new(others.map(|name| (name, QueueOptions::default())), 0.0, &clock))
     }
 
-    /// Renews the lease, which a clock that was moved on may have ended, and claims as much as there are slots.
+    /// Renews the lease, which a clock that was moved on may have ended, and claims as many jobs as there are slots.
     async fn claim(&self, others: &Slots) -> StoreResult<Vec<JobClaim>> {
         let engine = &self.engine;
-        engine.store.beat(&Beat::new(engine.owner.clone(), engine.options.node.lease)).await?;
-        // Never ahead of the slots: how many go by one call must not depend on how fast they go.
-        let mut room = engine.slots.vacant(usize::MAX, 0);
+        engine.node.store.beat(&Beat::new(engine.owner.clone(), engine.node.options.node.lease)).await?;
+        // Never ahead of the slots: the number of jobs in one call must not depend on how fast they end.
+        let mut room = engine.node.slots.vacant(usize::MAX, 0);
         room.extend(others.vacant(usize::MAX, 0));
         let mut request = ClaimRequest::of_queues(engine.owner.clone(), room);
-        request.boost_interval = engine.boost_interval();
-        let claims = engine.store.claim(&request).await?;
-        engine.plugs.metrics.claimed(&request.queues, &claims);
+        request.boost_interval = engine.node.boost_interval();
+        let claims = engine.node.store.claim(&request).await?;
+        engine.node.plugs.metrics.claimed(&request.queues, &claims);
         Ok(claims)
     }
 
-    /// Runs a job; whether its body ran.
+    /// Runs a job; returns whether its body ran.
     fn attempt(
         &self,
         others: &Slots,
@@ -125,11 +137,11 @@ impl Stepper {
         loaded: Loaded,
     ) -> Option<impl Future<Output = bool> + use<>> {
         let engine = Arc::clone(&self.engine);
-        let place = engine.slots.take(&claim.queue).or_else(|| others.take(&claim.queue))?;
-        let running = engine.running.begin(claim.id, claim.fence);
-        let mut attempt = Attempt { engine, claim, loaded, permit: None, place, running };
+        let ticket = engine.node.slots.take(&claim.queue).or_else(|| others.take(&claim.queue))?;
+        let running = engine.node.running.begin(claim.id, claim.fence);
+        let mut attempt = Attempt { engine, claim, loaded, permit: None, ticket, running };
         Some(async move {
-            let slot = attempt.place.slot().await;
+            let slot = attempt.ticket.slot().await;
             attempt.run(slot).await
         })
     }
@@ -137,12 +149,12 @@ impl Stepper {
     /// How long the rate limit of a queue keeps its next job from starting; `None` if none does. Without a
     /// [clock](SchedulerBuilder::monotonic_clock) of its own there are no rate limits here.
     pub fn held_up_for(&self) -> Option<Duration> {
-        self.engine.slots.paced_for()
+        self.engine.node.slots.paced_for()
     }
 
     /// The circuit breakers, as [`Scheduler::breakers`](crate::Scheduler::breakers).
     pub fn breakers(&self) -> Vec<BreakerStatus> {
-        self.engine.plugs.resilience.states()
+        self.engine.node.execution.resilience.states()
     }
 
     /// Leaves the cluster.
@@ -150,20 +162,12 @@ impl Stepper {
     /// # Errors
     /// If the store fails.
     pub async fn stop(self) -> StoreResult<()> {
-        let limit = self.engine.options.execution.drain_timeout;
+        let limit = self.engine.node.options.execution.drain_timeout;
         self.hooks.before_stop(limit).await;
-        let left = self.engine.store.leave(&self.engine.owner).await;
-        self.engine.drain.advance(Readiness::Stopped);
+        let left = self.engine.node.store.leave(&self.engine.owner).await;
+        self.engine.node.drain.advance(Readiness::Stopped);
         self.hooks.after_stop(limit).await;
         left.map(drop)
-    }
-}
-
-impl Deref for Stepper {
-    type Target = Client;
-
-    fn deref(&self) -> &Client {
-        &self.client
     }
 }
 

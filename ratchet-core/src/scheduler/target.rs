@@ -1,4 +1,4 @@
-//! What can be registered: types and functions that `#[jobs]` and `#[job]` were put on.
+//! The registrable items: types and functions that `#[jobs]` and `#[job]` were put on.
 
 use std::any::Any;
 use std::sync::Arc;

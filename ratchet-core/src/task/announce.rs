@@ -1,19 +1,20 @@
-//! Log lines and alerts about recorded outcomes: failed attempts, jobs that are handed back, dead letters.
+//! Announces recorded outcomes: log lines and alerts, events, wakeups.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use ratchet_api::{
-    Alerted, HandBackReason, Job, JobId, LogLevel, NewDlqAlert, NewLogLine, OneLine, Recorded, Timestamp,
-    Verdict,
+    Alerted, HandBackReason, Job, JobClaim, JobEventKind, JobId, JobStatus, LogLevel, NewDlqAlert,
+    NewLogLine, OneLine, ParkedOn, Recorded, Timestamp, Verdict,
 };
 use tracing::field::display;
 
 use crate::engine::Engine;
 use crate::outcome::{About, Conclusion};
 
-/// The line of a job's log that says that a circuit breaker made it wait.
+/// The line in the log of a job that a circuit breaker made wait.
 pub const DEFERRED_BY_BREAKER: &str = "deferred: its circuit breaker is open";
 
 /// The most jobs that are remembered as handed back.
@@ -43,7 +44,7 @@ impl fmt::Display for CallName<'_> {
     }
 }
 
-/// Logs a recorded outcome, and stores the alert of a dead letter. A success and a cancellation are no lines.
+/// Logs a recorded outcome, and stores the alert of a dead letter. A success and a cancellation are not logged.
 pub(crate) async fn announce(engine: &Engine, about: About<'_>, conclusion: &Conclusion, verdict: &Verdict) {
     let next_due = match verdict {
         Verdict::Recorded(Recorded { next_due, .. }) => *next_due,
@@ -60,7 +61,7 @@ pub(crate) async fn announce(engine: &Engine, about: About<'_>, conclusion: &Con
         Conclusion::Dead { .. } if matches!(verdict, Verdict::Recorded(_)) => {
             dead_letter(engine, about, conclusion).await;
         }
-        // What a job was parked on is told where that is decided.
+        // A parked job is logged where that is decided.
         Conclusion::Dead { .. }
         | Conclusion::Succeeded { .. }
         | Conclusion::Canceled { .. }
@@ -68,7 +69,7 @@ pub(crate) async fn announce(engine: &Engine, about: About<'_>, conclusion: &Con
     }
 }
 
-/// A failed attempt that another one follows.
+/// Logs a failed attempt that another one follows.
 fn retried(about: About<'_>, conclusion: &Conclusion, next_due: Option<Timestamp>) {
     let Conclusion::Retry { error, .. } = conclusion else { return };
     tracing::warn!(
@@ -82,33 +83,33 @@ fn retried(about: About<'_>, conclusion: &Conclusion, next_due: Option<Timestamp
     );
 }
 
-/// A job that goes back with no attempt consumed: a line the first time on this node, details after that.
+/// Logs a job that goes back with no attempt consumed: as info the first time on this node, as debug after that.
 async fn handed_back(engine: &Engine, about: About<'_>, reason: HandBackReason, next_due: Option<Timestamp>) {
     let (method, next_due) = (CallName(about.job), next_due.map(display));
     match reason {
-        _ if engine.handed_back.is_first(about.claim.id) => {
+        _ if engine.node.handed_back.is_first(about.claim.id) => {
             tracing::info!(%method, ?reason, next_due, "job handed back");
             if reason == HandBackReason::BreakerOpen {
-                // With the job, too: nothing else in the store tells why it waits.
+                // In the job's own log, too: nothing else in the store tells why it waits.
                 let (job, fence, level) = (about.claim.id, about.claim.fence, LogLevel::Info);
-                let message = engine.journal.sanitized(DEFERRED_BY_BREAKER);
-                engine.journal.append(vec![NewLogLine { job, fence, level, message }]).await;
+                let message = engine.node.journal.sanitized(DEFERRED_BY_BREAKER);
+                engine.node.journal.append(vec![NewLogLine { job, fence, level, message }]).await;
             }
         }
         _ => tracing::debug!(%method, ?reason, next_due, "job handed back again"),
     }
 }
 
-/// Tells those who look after dead letters. A store that does not take the alert changes nothing about the job.
+/// Logs a dead letter, and stores its alert. A store that does not take the alert changes nothing about the job.
 async fn dead_letter(engine: &Engine, about: About<'_>, conclusion: &Conclusion) {
     let Conclusion::Dead { error, reason } = conclusion else { return };
     let alert = NewDlqAlert {
         job: about.claim.id,
         error_hash: error_hash(error.message.as_str()),
         fingerprint: error.fingerprint.clone(),
-        window: engine.options.retry.alert_window,
+        window: engine.node.options.retry.alert_window,
     };
-    let alerted = engine.store.record_alerts(&[alert]).await.map(|alerted| alerted.first().copied());
+    let alerted = engine.node.store.record_alerts(&[alert]).await.map(|alerted| alerted.first().copied());
     let (method, class, error) = (CallName(about.job), &error.class, &error.message);
     match alerted {
         Ok(Some(Alerted { notify: false, count, .. })) => {
@@ -126,6 +127,89 @@ async fn dead_letter(engine: &Engine, about: About<'_>, conclusion: &Conclusion)
 fn error_hash(text: &str) -> String {
     use sha2::{Digest as _, Sha256};
     Sha256::digest(text.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Publishes what was recorded, and wakes the nodes that may now have work.
+pub(super) fn publish(
+    engine: &Engine,
+    about: About<'_>,
+    conclusion: &Conclusion,
+    verdict: Verdict,
+    ran_for: Option<Duration>,
+) {
+    let recorded = match verdict {
+        Verdict::Recorded(recorded) => recorded,
+        Verdict::AlreadyRecorded => Recorded::default(),
+        Verdict::CanceledInstead => return engine.publish(about, canceled(ran_for)),
+        Verdict::LeaseLost | Verdict::EdgesChanged { .. } => {
+            tracing::warn!("the lease of this job is lost; its outcome is not recorded");
+            return;
+        }
+    };
+    if !recorded.released.is_empty() || !recorded.submitted.is_empty() {
+        // Perhaps in queues that only other nodes serve.
+        engine.node.client().wake_up(about.claim.priority);
+    }
+    match conclusion {
+        Conclusion::Retry { delay, .. } | Conclusion::HandBack { delay, .. } if engine.takes_work() => {
+            engine.node.alarm.set(*delay);
+        }
+        // This node takes no work, so the job is for the others.
+        Conclusion::Retry { delay, .. } | Conclusion::HandBack { delay, .. } if delay.is_zero() => {
+            engine.node.client().wake_up(about.claim.priority);
+        }
+        Conclusion::Retry { .. } | Conclusion::HandBack { .. } => {}
+        Conclusion::Crashed { .. } => engine.node.alarm.set(Duration::ZERO),
+        // The nodes that know the method found nothing while it was here.
+        Conclusion::Park { on: ParkedOn::Method(_) } => engine.node.client().wake_up(about.claim.priority),
+        // The permit may have become free while the outcome was on its way.
+        Conclusion::Park { .. } => engine.node.bell.notify_one(),
+        Conclusion::Succeeded { .. } | Conclusion::Dead { .. } | Conclusion::Canceled { .. } => {}
+    }
+    for kind in kinds(about.claim, conclusion, &recorded, ran_for) {
+        engine.publish(about, kind);
+    }
+}
+
+fn canceled(ran_for: Option<Duration>) -> JobEventKind {
+    JobEventKind::Canceled { previous_status: JobStatus::Running, execution_time: ran_for }
+}
+
+/// The events of a recorded conclusion, in order: a failure first, then what follows from it.
+fn kinds(
+    claim: &JobClaim,
+    conclusion: &Conclusion,
+    recorded: &Recorded,
+    ran_for: Option<Duration>,
+) -> Vec<JobEventKind> {
+    let attempt = match conclusion {
+        Conclusion::Dead { reason, .. } if !reason.consumes_attempt() => claim.attempts,
+        _ => claim.attempts + 1,
+    };
+    match conclusion {
+        Conclusion::Succeeded { .. } => {
+            vec![JobEventKind::Completed { execution_time: ran_for.unwrap_or_default() }]
+        }
+        Conclusion::Retry { error, .. } => {
+            let error = error.message.as_str().to_owned();
+            let failed = JobEventKind::Failed { error: error.clone(), attempt };
+            match recorded.next_due {
+                Some(next_scheduled_time) => {
+                    vec![failed, JobEventKind::Retrying { error, attempt, next_scheduled_time }]
+                }
+                None => vec![failed],
+            }
+        }
+        Conclusion::Dead { error, .. } => {
+            let error = error.message.as_str().to_owned();
+            vec![
+                JobEventKind::Failed { error: error.clone(), attempt },
+                JobEventKind::DeadLettered { error, attempt },
+            ]
+        }
+        Conclusion::HandBack { .. } | Conclusion::Park { .. } | Conclusion::Crashed { .. } => Vec::new(),
+        Conclusion::Canceled { .. } => vec![canceled(ran_for)],
+    }
 }
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
-//! What to do after a failure. Pure: no clock, no store, no random numbers of its own.
+//! The decision after a failure. Pure: no clock, no store, no random numbers of its own.
 
 use std::time::Duration;
 
 use ratchet_api::spi::RetryPolicy;
 use ratchet_api::{Backoff, DeadReason, JobFailure, RetryAdvice};
 
-/// What happens next.
+/// The next step for the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// Another attempt after this.
     Retry(Duration),
     /// No further attempt.
     Dead(DeadReason),
-    /// It was no failure: run it again after this, with nothing consumed.
+    /// It was no failure: another attempt after this, with no attempt consumed.
     Snooze(Duration),
 }
 
-/// What the job says about its retries.
+/// The retry settings of the job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RetryTerms {
     pub(crate) max_retries: u32,
@@ -47,7 +47,7 @@ pub(crate) fn decide(
     Decision::Retry(delay(failure, attempt, terms, policy))
 }
 
-/// The policy's word, else the error's, else the job's own backoff.
+/// The delay of the policy, else of the error, else of the job's own backoff.
 fn delay(failure: &JobFailure, attempt: u32, terms: RetryTerms, policy: &dyn RetryPolicy) -> Duration {
     let advised = match failure.retry_advice() {
         RetryAdvice::After(delay) => Some(*delay),
@@ -65,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    /// Says what it is told, and counts how often it is asked.
+    /// A policy with fixed answers, which counts how often it is asked.
     struct Says(bool, Option<Duration>, AtomicU32);
 
     impl RetryPolicy for Says {

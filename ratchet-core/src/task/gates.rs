@@ -1,4 +1,4 @@
-//! May it run? What stands between a loaded job and its body, in the order of the specification.
+//! The gates between a loaded job and its body, in the order of the specification.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,21 +9,21 @@ use ratchet_api::{
     DeadReason, HandBackReason, Job, JobClaim, JobFailure, JobPayload, ParkedOn, ResourceName, TargetName,
 };
 
-use super::Stop;
+use super::attempt::Stop;
 use crate::engine::{Engine, retry_while_leased};
 use crate::registry::Method;
 
-/// A call that a breaker let in. Unless it is reported, it was never made.
+/// A call that a breaker let in. If it is not reported, it counts as never made.
 pub(crate) struct Admission<'e> {
     engine: &'e Engine,
     service: Option<String>,
 }
 
 impl Admission<'_> {
-    /// How it went; `None` for success.
+    /// Reports how it ended; `None` for success.
     pub(crate) fn report(mut self, failure: Option<&JobFailure>) {
         if let Some(service) = self.service.take() {
-            self.engine.plugs.resilience.report(&service, failure);
+            self.engine.node.execution.resilience.report(&service, failure);
         }
     }
 }
@@ -31,29 +31,30 @@ impl Admission<'_> {
 impl Drop for Admission<'_> {
     fn drop(&mut self) {
         if let Some(service) = self.service.take() {
-            self.engine.plugs.resilience.abandon(&service);
+            self.engine.node.execution.resilience.abandon(&service);
         }
     }
 }
 
-/// Asks the breaker of the service that this method declares. One that declares none is not asked about: a breaker of its
+/// Asks the breaker of the service that this method declares. A method that declares none has no breaker: one of its
 /// own would keep a job that always fails from ever using its attempts up.
 pub(crate) fn breaker<'e>(engine: &'e Engine, method: &Method) -> Result<Admission<'e>, Stop> {
     let Some(service) = method.breaker.as_deref().map(str::to_owned) else {
         return Ok(Admission { engine, service: None });
     };
-    let gate = engine.plugs.resilience.enter(&service);
-    engine.plugs.metrics.tell(|sink| sink.breaker(&service, gate != Gate::Open));
+    let gate = engine.node.execution.resilience.enter(&service);
+    engine.node.plugs.metrics.tell(|sink| sink.breaker(&service, gate != Gate::Admit));
     match gate {
-        Gate::Open => Ok(Admission { engine, service: Some(service) }),
-        Gate::Closed { retry_in } => {
+        Gate::Admit => Ok(Admission { engine, service: Some(service) }),
+        Gate::Reject { retry_in } => {
             Err(Stop::HandBack { delay: retry_in, reason: HandBackReason::BreakerOpen })
         }
     }
 }
 
-/// Asks for the permits of jobs that were claimed together by one call: for those that the gates before will let pass, of
-/// resources of which there is enough. A job may wait for its slot, and must not keep a scarce permit from others meanwhile.
+/// Acquires the permits of jobs that were claimed together, by one call: for those that the gates before will let pass,
+/// of resources that are not scarce. A job may wait for its slot, and must not keep a scarce permit from others
+/// meanwhile.
 pub(crate) async fn permits_ahead(
     engine: &Engine,
     claims: &[JobClaim],
@@ -66,7 +67,7 @@ pub(crate) async fn permits_ahead(
         return vec![None; claims.len()];
     }
     let acquired =
-        retry_while_leased(engine, "acquire", || engine.store.acquire(&engine.owner, &requests)).await;
+        retry_while_leased(engine, "acquire", || engine.node.store.acquire(&engine.owner, &requests)).await;
     let mut answers = acquired.unwrap_or_default().into_iter();
     wanted.into_iter().map(|wanted| wanted.and_then(|_| answers.next())).collect()
 }
@@ -75,9 +76,9 @@ fn request_ahead(engine: &Engine, claim: &JobClaim, loaded: &Loaded) -> Option<P
     let Loaded::Job(job, _) = loaded else { return None };
     let resource = job.spec.resource.as_ref()?;
     let payload = &job.spec.payload;
-    let method = engine.registry.find(payload.target(), payload.method())?;
+    let method = engine.node.registry.find(payload.target(), payload.method())?;
     let passes = method.breaker.is_none() && !claim.cancel_requested && !claim.expired;
-    let is_scarce = || engine.parkings.has_told(&ParkedOn::Resource(resource.clone()));
+    let is_scarce = || engine.node.parkings.has_told(&ParkedOn::Resource(resource.clone()));
     (passes && !is_scarce()).then(|| request(claim, resource))
 }
 
@@ -103,11 +104,11 @@ pub(crate) async fn permit(
     match permit.ok_or(Stop::Lost)? {
         Permit::Granted => Ok(()),
         Permit::Full { retry_in } => {
-            let look_in = if retry_in.is_zero() { engine.options.retry.permit_delay } else { retry_in };
+            let look_in = if retry_in.is_zero() { engine.node.options.retry.permit_delay } else { retry_in };
             Err(Stop::Park { on: ParkedOn::Resource(resource.clone()), look_in: Some(look_in) })
         }
         Permit::Unknown => {
-            engine.parkings.tell_unconfigured(resource);
+            engine.node.parkings.tell_unconfigured(resource);
             Err(Stop::Park { on: ParkedOn::Resource(resource.clone()), look_in: None })
         }
         Permit::Lost => Err(Stop::Lost),
@@ -116,7 +117,7 @@ pub(crate) async fn permit(
 
 /// Asks the policy whether this target may run at all.
 pub(crate) fn policy(engine: &Engine, target: &TargetName) -> Result<(), Stop> {
-    match engine.plugs.policy.allows(target) {
+    match engine.node.plugs.policy.allows(target) {
         true => Ok(()),
         false => Err(Stop::Dead(
             JobFailure::new("Denied", format!("target `{target}` is not allowed by the class policy")),
@@ -125,22 +126,22 @@ pub(crate) fn policy(engine: &Engine, target: &TargetName) -> Result<(), Stop> {
     }
 }
 
-/// Finds the method. What is not known here waits for a node that knows it, whatever the policy of this one says: another
-/// service may share the queue.
+/// Finds the method. A job whose method is not known here waits for a node that knows it, whatever the policy of this
+/// one says: another service may share the queue.
 pub(crate) fn method(engine: &Engine, payload: &JobPayload) -> Result<Arc<Method>, Stop> {
-    let method = engine.registry.find(payload.target(), payload.method()).cloned();
+    let method = engine.node.registry.find(payload.target(), payload.method()).cloned();
     method.ok_or_else(|| unknown(engine, payload))
 }
 
 /// Finds the bean of a method.
 pub(crate) fn bean(engine: &Engine, payload: &JobPayload, method: &Method) -> Result<Option<Bean>, Stop> {
-    match engine.plugs.beans.resolve(method.target()) {
+    match engine.node.execution.beans.resolve(method.target()) {
         None if method.called_on.is_some() => Err(unknown(engine, payload)),
         bean => Ok(bean),
     }
 }
 
-/// What has not begun when the node stops goes back, so that another node begins it.
+/// Hands back a job that has not begun when the node stops, so that another node begins it.
 pub(crate) fn drain(engine: &Engine) -> Result<(), Stop> {
     match engine.takes_work() {
         true => Ok(()),
@@ -150,16 +151,16 @@ pub(crate) fn drain(engine: &Engine) -> Result<(), Stop> {
 
 fn unknown(engine: &Engine, payload: &JobPayload) -> Stop {
     let (target, called) = (payload.target(), payload.call_name());
-    if !engine.registry.knows(&called) {
+    if !engine.node.registry.knows(&called) {
         return Stop::Park { on: ParkedOn::Method(called), look_in: None };
     }
-    // This node lists it, and would pull it again at once.
-    let (options, times) = (&engine.options.execution, engine.unknown.count(target));
+    // This node lists the method, and would claim the job again at once if it were parked.
+    let (options, times) = (&engine.node.options.execution, engine.node.unknown.count(target));
     let delay = growing(options.unknown_target_min_delay, options.unknown_target_max_delay, times);
     Stop::HandBack { delay, reason: HandBackReason::UnknownTarget }
 }
 
-/// Twice as long each time, up to `max`.
+/// The delay of hand-back number `times`: twice as long each time, up to `max`.
 fn growing(min: Duration, max: Duration, times: u32) -> Duration {
     min.saturating_mul(2_u32.saturating_pow(times.saturating_sub(1))).min(max)
 }

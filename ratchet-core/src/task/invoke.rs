@@ -1,4 +1,4 @@
-//! Running a body: with a time limit, so that a panic is a failure, and so that it can be told to stop.
+//! Runs a body with a time limit, so that a panic is a failure, and so that it can be told to stop.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,21 +32,21 @@ pub(crate) enum Ended {
     GivenUp,
 }
 
-/// What a body runs with.
+/// The parts that a body runs with.
 pub(crate) struct Invocation<'a> {
     pub(crate) method: &'a Method,
     pub(crate) bean: Option<Bean>,
     pub(crate) args: JsonText,
     pub(crate) queue: &'a QueueName,
     pub(crate) executor: &'a dyn ExecutorProvider,
-    /// Goes along with a body that blocks, because nothing can stop it.
+    /// Kept by a body that blocks until it ends, because nothing can stop it.
     pub(crate) slot: Arc<Slot>,
     /// Whether the job has a permit, which the store takes back with the outcome.
     pub(crate) holds_permit: bool,
     pub(crate) bounds: Bounds<'a>,
 }
 
-/// What may end an attempt before its body returns.
+/// The conditions that may end an attempt before its body returns.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds<'a> {
     pub(crate) ctx: &'a JobContext,
@@ -70,7 +70,7 @@ impl Bounds<'_> {
             limit = time_is_up(ctx, options, timeout) => {
                 token.cancel();
                 tracing::warn!(?limit, "the job takes longer than its timeout and is stopped");
-                // Whatever it still returns comes too late.
+                // A result that it still returns comes too late.
                 let _ = tokio::time::timeout(options.cancel_grace, body).await;
                 return Ended::TimedOut(limit);
             }
@@ -91,7 +91,7 @@ impl Bounds<'_> {
         }
     }
 
-    /// Waits for a body that nothing can stop, while nobody else may have its job.
+    /// Waits for a body that nothing can stop, while no other node may have its job.
     async fn outlast(self, body: impl Future<Output = BodyResult>, ended: Ended) -> Ended {
         tracing::warn!(
             "the body blocks its thread and goes on; nobody else gets its job or permit meanwhile"
@@ -106,7 +106,7 @@ impl Bounds<'_> {
         }
     }
 
-    /// A body that ends early because its node is about to stop has not done its work.
+    /// The end of a body that returned. One that ends early because its node is about to stop has not done its work.
     fn returned(self, result: BodyResult) -> Ended {
         match self.closing.is_cancelled() && self.ctx.noticed() {
             true => Ended::GivenUp,
@@ -154,7 +154,7 @@ impl Invocation<'_> {
                     let _slot = slot;
                     let run = || ctx.scope_blocking(|| body(bean, ctx.clone(), args));
                     let ended = catch_unwind(AssertUnwindSafe(run));
-                    // Nobody waits any more after a timeout.
+                    // After a timeout the receiver is gone.
                     let _ = answer.send(ended.unwrap_or_else(|panic| Err(panicked(&*panic))));
                 };
                 executor.spawn_blocking(queue, Box::new(work));
@@ -182,7 +182,7 @@ async fn time_is_up(ctx: &JobContext, options: &TimeoutOptions, timeout: Option<
     limit
 }
 
-/// A panic as a failure. Something that is not text says only that.
+/// A panic as a failure. The failure of a panic without text says only that.
 pub(crate) fn panicked(panic: &(dyn Any + Send)) -> JobFailure {
     let text =
         panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));

@@ -1,19 +1,19 @@
-//! What this node parked jobs on: told once each, for it may be thousands of jobs.
+//! The methods and resources that this node parked jobs on: logged once each, for it may be thousands of jobs.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ratchet_api::{ParkedOn, ResourceName};
 
-/// The most that are remembered: names are data, and whoever makes them up shall not fill the memory.
-const MOST: usize = 1_024;
+/// The most that are remembered: names are data, and made-up names must not fill the memory.
+const MAX_REASONS: usize = 1_024;
 
-/// What was told of.
+/// The methods and resources that were logged.
 #[derive(Default)]
 pub(crate) struct Parkings(Mutex<HashSet<ParkedOn>>);
 
 impl Parkings {
-    /// Tells of a job that is parked, if it is the first on this.
+    /// Logs a parked job, if it is the first on this.
     pub(crate) fn tell(&self, on: &ParkedOn) {
         if !self.is_new(on) {
             return;
@@ -32,10 +32,10 @@ impl Parkings {
         }
     }
 
-    /// Warns of a resource that nobody configured, if it is the first time.
+    /// Warns of a resource without a configured limit, if it is the first time.
     pub(crate) fn tell_unconfigured(&self, resource: &ResourceName) {
         if self.is_new(&ParkedOn::Resource(resource.clone())) {
-            tracing::warn!(%resource, "jobs wait for this resource, and nobody configured how many may use it");
+            tracing::warn!(%resource, "jobs wait for this resource: no limit is configured for it");
         }
     }
 
@@ -51,7 +51,7 @@ impl Parkings {
 
     fn is_new(&self, on: &ParkedOn) -> bool {
         let mut told = self.told();
-        if told.len() >= MOST && !told.contains(on) {
+        if told.len() >= MAX_REASONS && !told.contains(on) {
             told.clear();
         }
         told.insert(on.clone())
@@ -72,7 +72,7 @@ mod tests {
         let on = |name: usize| ParkedOn::Method(format!("made.up.T{name}"));
         assert!(parkings.is_new(&on(0)));
         assert!(!parkings.is_new(&on(0)));
-        (1..3 * MOST).for_each(|name| parkings.tell(&on(name)));
-        assert!(parkings.told().len() <= MOST);
+        (1..3 * MAX_REASONS).for_each(|name| parkings.tell(&on(name)));
+        assert!(parkings.told().len() <= MAX_REASONS);
     }
 }

@@ -5,18 +5,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ratchet_api::TargetName;
 
-/// The most targets that are counted: their names are data, and whoever makes them up shall not fill the memory.
-const MOST: usize = 1_024;
+/// The most targets that are counted: their names are data, and made-up names must not fill the memory.
+const MAX_TARGETS: usize = 1_024;
 
-/// How often each was met.
+/// How often each unknown target was met.
 #[derive(Default)]
 pub(crate) struct UnknownTargets(Mutex<HashMap<TargetName, u32>>);
 
 impl UnknownTargets {
-    /// Counts one more time; answers how often that is.
+    /// Counts one more time; returns how often that is.
     pub(crate) fn count(&self, target: &TargetName) -> u32 {
         let mut counts = self.counts();
-        if counts.len() >= MOST && !counts.contains_key(target) {
+        if counts.len() >= MAX_TARGETS && !counts.contains_key(target) {
             counts.clear();
         }
         let count = counts.entry(target.clone()).or_default();
@@ -55,9 +55,9 @@ mod tests {
     #[test]
     fn names_that_are_made_up_do_not_fill_the_memory() {
         let unknown = UnknownTargets::default();
-        for number in 0..3 * MOST {
+        for number in 0..3 * MAX_TARGETS {
             unknown.count(&target(format!("made.up.T{number}")));
         }
-        assert!(unknown.counts().len() <= MOST);
+        assert!(unknown.counts().len() <= MAX_TARGETS);
     }
 }

@@ -1,8 +1,8 @@
-//! What the store did not take of an outcome that stands: somebody must hear of it.
+//! The parts of a recorded outcome that the store did not take, which are logged.
 
 use ratchet_api::{Inserted, JobEventKind, JobFailure, LogLevel, NewLogLine, Verdict};
 
-use super::record::Taken;
+use super::offer::Taken;
 use crate::engine::Engine;
 use crate::handle::NOT_KEPT;
 use crate::outcome::{About, Conclusion};
@@ -16,7 +16,7 @@ pub(super) struct Unstored {
     callback: bool,
 }
 
-/// What the store did not take of a recorded outcome: what it submits, its callback.
+/// The parts of a recorded outcome that the store did not take: its submissions, its callback.
 pub(super) fn unstored(Taken { verdict, conclusion, callback_refused }: &Taken) -> Vec<Unstored> {
     let Verdict::Recorded(recorded) = verdict else { return Vec::new() };
     let by_body = match conclusion {
@@ -44,8 +44,8 @@ pub(super) fn unstored(Taken { verdict, conclusion, callback_refused }: &Taken) 
     submitted.chain(refused).collect()
 }
 
-/// Logs, here and with the job, why a result is not kept. It is told before the outcome is recorded, so that whoever sees
-/// the end of the job finds it: see [`NOT_KEPT`].
+/// Logs, here and with the job, why a result is not kept. It is logged before the outcome is recorded, so that a reader
+/// who sees the end of the job finds it: see [`NOT_KEPT`].
 pub(super) async fn tell_unkept(engine: &Engine, about: About<'_>, failure: &JobFailure) {
     let text = format!("{NOT_KEPT}{}", failure.message());
     tell(engine, about, vec![Unstored { text, level: LogLevel::Warn, callback: false }]).await;
@@ -56,7 +56,7 @@ pub(super) async fn tell(engine: &Engine, about: About<'_>, unstored: Vec<Unstor
     let claim = about.claim;
     let mut lines = Vec::new();
     for Unstored { text, level, callback } in unstored {
-        let message = engine.journal.sanitized(&text);
+        let message = engine.node.journal.sanitized(&text);
         match level {
             LogLevel::Error => tracing::error!("{message}"),
             LogLevel::Warn => tracing::warn!("{message}"),
@@ -67,7 +67,7 @@ pub(super) async fn tell(engine: &Engine, about: About<'_>, unstored: Vec<Unstor
         }
         lines.push(NewLogLine { job: claim.id, fence: claim.fence, level, message });
     }
-    engine.journal.append(lines).await;
+    engine.node.journal.append(lines).await;
 }
 
 #[cfg(test)]

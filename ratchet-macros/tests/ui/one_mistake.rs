@@ -1,4 +1,4 @@
-//! A mistake in a job is told, and nothing that uses its service or its other jobs.
+//! A mistake in a job is reported, but not the uses of its service or its other jobs.
 
 use ratchet_core::{JobContext, JobFailure, Ratchet, job, jobs};
 

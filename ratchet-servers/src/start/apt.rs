@@ -61,7 +61,7 @@ pub(crate) fn unpack(shared: &Shared, package: &str, suite: Suite, progress: &Pr
     Ok(root)
 }
 
-/// Lets a program below `root` find the libraries that came with it; the others are the system's.
+/// Makes a program below `root` use the libraries that came with it; others come from the system.
 pub(crate) fn with_libraries(program: CommandLine, root: &Path) -> CommandLine {
     let directories = [root.join("usr/lib"), root.join("lib")];
     let below = directories.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
@@ -101,7 +101,7 @@ impl Fetch<'_> {
         fs::create_dir_all(self.private.join("state/lists/partial"))?;
         let status = self.private.join("state/status");
         match self.suite {
-            // A copy: apt locks the directory of the file that it is given, and that needs root.
+            // A copy: apt locks the directory of this file, which needs root.
             Suite::Machine => drop(fs::copy("/var/lib/dpkg/status", &status)?),
             Suite::Sid => {
                 fs::write(&status, "")?;

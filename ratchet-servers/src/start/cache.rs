@@ -39,7 +39,7 @@ impl Cache {
             .with_context(|| format!("no directory for the cache: set {CACHE_VARIABLE} to one"))?;
         let directory = checkout.directory();
         fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
-        // Tells a person which checkout a directory belongs to.
+        // Shows a person which checkout the directory belongs to.
         fs::write(directory.join("path"), workspace.to_string_lossy().as_bytes())?;
         Ok(Self { checkout })
     }
@@ -55,7 +55,7 @@ impl Cache {
         const REACHABLE: &str = "/var/cache/ratchet";
         let cache = self.checkout.cache();
         match account {
-            // Apart for each cache: what one cache does not know of may be in use by another.
+            // Separate for each cache: files unknown to one cache may be in use by another.
             Some(account) if !account.can_reach(&cache.join("roots")) => {
                 Shared(Path::new(REACHABLE).join(path_hash(cache)))
             }
@@ -63,7 +63,7 @@ impl Cache {
         }
     }
 
-    /// The directory for records and logs of a server of this checkout, made if need be.
+    /// The directory for records and logs of a server of this checkout, created if needed.
     pub(crate) fn server_directory(&self, server: Server) -> Result<PathBuf> {
         let directory = self.checkout.server_directory(server);
         fs::create_dir_all(&directory)?;
@@ -203,7 +203,7 @@ impl Fetched {
     }
 }
 
-/// Everything that is remembered of a server of this checkout between two commands.
+/// The state of a server of this checkout that is kept between two commands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     #[serde(flatten)]
@@ -217,8 +217,8 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// The record in the directory of a server, if there is one. One that cannot be read is an error: it may tell of a
-    /// server that is running, and whose data must not be touched.
+    /// The record in the directory of a server, if there is one. An unreadable record is an error: it may be of a
+    /// running server, whose data must not be touched.
     pub(crate) fn read(directory: &Path) -> Result<Option<Self>> {
         let path = directory.join(record::FILE);
         match record::read(directory) {
@@ -230,7 +230,7 @@ impl Record {
         }
     }
 
-    /// Written as a whole or not at all: a command that is cut off must not lose track of a process.
+    /// Writes the record atomically: a command that is cut off must not lose track of a process.
     pub(crate) fn write(&self, directory: &Path) -> Result<()> {
         let draft = directory.join("server.json.new");
         fs::write(&draft, serde_json::to_vec_pretty(self)?)?;

@@ -1,4 +1,4 @@
-//! Programs with their arguments: running them to their end, and starting servers that outlive this process.
+//! Command lines: running programs to their end, and starting servers that outlive this process.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -73,13 +73,13 @@ impl CommandLine {
         self
     }
 
-    /// A file to read standard input from; without it there is none.
+    /// Sets the file to read standard input from; by default there is none.
     pub(crate) fn input(mut self, file: &Path) -> Self {
         self.input = Some(file.to_owned());
         self
     }
 
-    /// Runs to the end, writing to `log`; an error shows the end of it.
+    /// Runs the program to its end, writing to `log`; an error shows the end of the log.
     pub(crate) fn run(&self, what: &str, log: &Path) -> Result<()> {
         let (out, err) = log_file(log)?;
         let mut command = self.command(&self.program, &self.args)?;
@@ -91,7 +91,7 @@ impl CommandLine {
         bail!("{what} failed\n  {}", tail(log, 15))
     }
 
-    /// Runs to the end and returns standard output.
+    /// Runs the program to its end and returns its standard output.
     pub(crate) fn output(&self) -> Result<String> {
         let program = self.program.display();
         let out = self.command(&self.program, &self.args)?.output();
@@ -107,7 +107,7 @@ impl CommandLine {
     pub(crate) fn detach(&self, log: &Path) -> Result<Child> {
         let (out, err) = log_file(log)?;
         let mut command = match find_program("setsid") {
-            // It becomes the program without a fork, so that the process id stays.
+            // `setsid` becomes the program without a fork, so that the process id stays the same.
             Some(setsid) => {
                 let mut args = vec![self.program.clone().into_os_string()];
                 args.extend(self.args.iter().cloned());

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::cache::remove_directory;
 use crate::process_id::boot_id;
 
-/// Describes a complete data directory; kept beside it. A directory without a description, or with another one, is
-/// made anew.
+/// The description of a complete data directory, kept beside it. A directory without a description, or with another
+/// one, is made anew.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DataDirectory {
     #[serde(rename = "folder")]
@@ -26,7 +26,7 @@ impl DataDirectory {
     const FILE: &str = "data.json";
 
     pub(super) fn new(path: PathBuf, version: &str, durable: bool) -> Self {
-        // A server without durable settings did not sync its files: they are of no use after a crash of the machine.
+        // A server without durable settings did not sync its files: they are useless after a crash of the machine.
         let boot = if durable { String::new() } else { boot_id() };
         Self { path, version: version.to_owned(), durable, boot }
     }

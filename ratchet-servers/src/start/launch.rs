@@ -23,7 +23,7 @@ use crate::{Server, process_id::ProcessId, record::Endpoint};
 /// Time for a server to answer after its start: generous, for machines that compile at the same time.
 pub(super) const START_LIMIT: Duration = Duration::from_secs(120);
 const ATTEMPTS: usize = 5;
-/// Texts in the log of PostgreSQL for a moment after it was killed: its children have not ended yet.
+/// Texts in the log of PostgreSQL shortly after it was killed, while its children have not ended yet.
 const LEFTOVERS: [&str; 2] = ["postmaster.pid", "still in use"];
 
 /// Makes a server ready and asks for its version, again and again until it succeeds, the time is over or `check` fails.
@@ -50,7 +50,7 @@ pub(super) fn ready_within(
     }
 }
 
-/// Everything that is needed to start one server.
+/// All that is needed to start one server.
 pub(super) struct Launch<'a> {
     cache: &'a Cache,
     server: Server,
@@ -132,7 +132,7 @@ impl<'a> Launch<'a> {
         Ok(answer)
     }
 
-    /// Makes sure that there is a data directory that fits; returns whether it existed before.
+    /// Ensures that there is a suitable data directory; returns whether it existed before.
     fn prepare_data(&self) -> Result<(Directories, bool)> {
         let shared = self.cache.shared_for(self.installation.account.as_ref());
         let path = self.cache.data_directory(&shared, self.server);
@@ -160,7 +160,7 @@ impl<'a> Launch<'a> {
     }
 }
 
-/// A port that nobody listens on, with a lock against the starts of other checkouts.
+/// A free port, with a lock against the starts of other checkouts.
 pub(super) fn free_port(cache: &Cache, wanted: Option<u16>) -> Result<(u16, Lock)> {
     const ATTEMPTS: usize = 20;
     for candidate in wanted.into_iter().chain(std::iter::repeat_n(0, ATTEMPTS)) {

@@ -29,8 +29,8 @@ pub use self::{
 };
 use crate::Server;
 
-/// The library that gives a process another clock: the one that is installed on this machine, else the one in the cache,
-/// else it is downloaded.
+/// The libfaketime library, which gives a process another clock: the installed one, else the one in the cache, else it
+/// is downloaded.
 ///
 /// # Errors
 /// The package cannot be downloaded.
@@ -46,7 +46,7 @@ pub fn faketime(workspace: &Path) -> Result<PathBuf> {
     faketime_below(&root.join("usr/lib")).context("the package has no libfaketime.so.1")
 }
 
-/// The library in the folder of some architecture.
+/// The library in the folder of an architecture.
 fn faketime_below(folder: &Path) -> Option<PathBuf> {
     let kinds = std::fs::read_dir(folder).ok()?.filter_map(Result::ok);
     let mut libraries = kinds.map(|kind| kind.path().join("faketime/libfaketime.so.1"));

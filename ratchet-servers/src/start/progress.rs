@@ -1,4 +1,4 @@
-//! Lines on standard error: which server is being worked on, what happens, and how far it is.
+//! Progress lines on standard error: the server, the current step, and how far it is.
 //!
 //! One [`Progress`] covers all the work on one server. Its ticker repeats the current step whenever nothing was printed
 //! for two seconds, so that no step can be silent, whether or not it reports anything by itself.
@@ -37,7 +37,7 @@ struct State {
 struct Step {
     name: String,
     since: Instant,
-    /// How far the step is; without it the ticker says how long it takes already.
+    /// The detail of the step; without it the ticker shows how long the step has taken.
     detail: Option<Detail>,
 }
 
@@ -57,7 +57,7 @@ impl Step {
 impl Progress {
     /// Runs `work` with a ticker. The first step is not announced: it is usually over at once.
     pub(crate) fn ticking<T>(label: &str, first_step: &str, work: impl FnOnce(&Self) -> T) -> T {
-        // Standard error, so that standard output has nothing but results.
+        // On standard error, so that standard output has only results.
         Self::new(label, first_step, INTERVAL, Box::new(|line| eprintln!("{line}"))).run(work)
     }
 
@@ -125,7 +125,7 @@ impl Progress {
             wait = match self.interval.checked_sub(silent) {
                 Some(rest) if !rest.is_zero() => rest,
                 _ => {
-                    // The lock is free while the detail is found: that may read a directory.
+                    // The lock is released before the detail is computed, which may read a directory.
                     let step = self.state().step.clone();
                     self.say(step.report());
                     self.interval
@@ -142,14 +142,14 @@ impl Progress {
 /// The size of a download.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Total {
-    /// Not known beforehand.
+    /// The size is not known beforehand.
     Unknown,
     /// A known number of files and bytes.
     Known { files: usize, bytes: u64 },
 }
 
 impl Total {
-    /// How much of it has arrived in `directory`.
+    /// The size of what has arrived in `directory`, as text.
     pub(crate) fn arrived_in(self, directory: &Path) -> String {
         self.progress(&Arrived::in_directory(directory))
     }
@@ -177,7 +177,7 @@ struct Arrived {
 }
 
 impl Arrived {
-    /// Partial files are in a directory below and count by size only.
+    /// Partial files are in a subdirectory and count by size only.
     fn in_directory(directory: &Path) -> Self {
         let mut arrived = Self::default();
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -217,7 +217,7 @@ mod tests {
         let (lines, printed) = mpsc::channel();
         let print = move |line: String| {
             let text = line.split_once(" s  ").expect("a label and a time").1.to_owned();
-            // Nobody reads the lines that come after the test.
+            // Lines that come after the test are not read.
             let _ = lines.send(text);
         };
         Progress::new("mysql", "checking", interval, Box::new(print))
@@ -256,7 +256,7 @@ mod tests {
                 progress.step("inner", || assert!(printed.iter().any(|line| line == "inner: 0 s")));
                 assert!(printed.iter().any(|line| line == "outer: 0 s"));
             });
-            // Also work without a step is told.
+            // Work without a step is shown as well.
             assert!(printed.iter().any(|line| line == "checking: 0 s"));
         });
     }

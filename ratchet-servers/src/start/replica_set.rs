@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{Server, process_id::ProcessId, record::Endpoint};
 
-/// The signal that ends members. A polite shutdown of a set takes each member 15 s, and their journals make up for this one.
+/// The signal that ends members. A regular shutdown takes each member 15 s, and their journals make up for a kill.
 pub(super) const STOP_SIGNAL: &str = "KILL";
 
 /// A running member besides the first.
@@ -28,7 +28,7 @@ pub(super) struct Member {
     process: ProcessId,
 }
 
-/// The members besides the first that run now.
+/// The other members that are running.
 pub(super) fn others(server_directory: &Path) -> Result<Vec<Member>> {
     let mut others = Vec::new();
     for entry in fs::read_dir(server_directory)? {
@@ -53,14 +53,14 @@ impl Member {
     }
 }
 
-/// How many members are in the set of this URL.
+/// The number of members of the set at this URL.
 pub(super) fn members_of(url: &str) -> usize {
     let hosts = url.split_once("://").map_or(url, |(_, rest)| rest);
     hosts.split('/').next().unwrap_or_default().split(',').count()
 }
 
-/// Starts members until the set has as many as wanted, and waits until each has the data of the first. Answers the URL of
-/// them all.
+/// Starts members until the set has as many as wanted, and waits until each has the data of the first. Returns the
+/// URL of the whole set.
 pub(super) fn grow(
     cache: &Cache,
     installation: &Installation,
@@ -87,7 +87,7 @@ pub(super) fn grow(
     Ok(url)
 }
 
-/// Starts an empty server that waits to be added to a set, and answers its port.
+/// Starts an empty server to be added to a set, and returns its port.
 fn start(cache: &Cache, installation: &Installation, directory: &Path, durable: bool) -> Result<u16> {
     remove_directory(directory)?;
     let directories = Directories {

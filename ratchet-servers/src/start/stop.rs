@@ -33,7 +33,7 @@ impl ProcessId {
         if !self.is_alive() {
             return Ok(());
         }
-        // The shell's own `kill`: the program is not on every machine.
+        // The shell's own `kill`: not every machine has the program.
         let status = Command::new("sh")
             .args(["-c", "kill -s \"$1\" \"$2\" 2>/dev/null", "sh", signal])
             .arg(self.pid.to_string())
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn another_process_with_the_same_number_gets_no_signal() {
         let me = ProcessId::of(std::process::id()).unwrap();
-        // Would end this test run if the number alone were believed.
+        // If the number alone were checked, this would end the test run.
         assert!(me.impostor().stop("TERM").unwrap());
     }
 

@@ -1,4 +1,4 @@
-//! Bringing servers up, and printing their URLs.
+//! Starting servers and printing their URLs.
 
 use std::{path::Path, time::Duration};
 
@@ -19,17 +19,17 @@ use crate::{
     checkout::{Environment, non_empty, process_environment},
 };
 
-/// Time for an answer of a server that is running already: others may use all of its connections.
+/// Time for a reply of a server that is already running: others may use all of its connections.
 const BUSY_LIMIT: Duration = Duration::from_secs(15);
 
-/// A server that can be used now.
+/// A server that is ready for use.
 #[derive(Debug, Clone)]
 pub struct Running {
-    /// Which one.
+    /// The kind of server.
     pub server: Server,
     /// Its URL.
     pub url: String,
-    /// Who started it.
+    /// How it was started.
     pub origin: Origin,
     version: String,
     took: Duration,
@@ -43,23 +43,23 @@ impl Running {
     }
 }
 
-/// Who started a server.
+/// How a server was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// The user: the URL is in the environment.
+    /// By the user: the URL is in the environment.
     Given,
-    /// An earlier command.
+    /// By an earlier command.
     Earlier,
-    /// This command.
+    /// By this command.
     Started,
 }
 
-/// How servers are to run.
+/// The settings with which servers are to run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wanted {
-    /// With durable settings, as for benchmarks.
+    /// Whether with durable settings, as for benchmarks.
     pub durable: bool,
-    /// The members of MongoDB's replica set: one if nothing is said, or as many as there are if it runs.
+    /// The number of members of MongoDB's replica set: by default that of the running set, or one.
     pub replica_set: Option<usize>,
 }
 
@@ -68,7 +68,7 @@ pub struct Wanted {
 /// Prints a line for each on standard output.
 ///
 /// # Errors
-/// Says how many servers are not available; the others are up nevertheless.
+/// The message says how many servers are not available; the others are up nevertheless.
 pub fn up(workspace: &Path, servers: &[Server], wanted: Wanted) -> Result<Vec<Running>> {
     let cache = Cache::open(workspace)?;
     let _lock = cache.lock_checkout()?;
@@ -179,13 +179,13 @@ fn bring_up(cache: &Cache, server: Server, wanted: Wanted, upstream: Option<&str
     })
 }
 
-/// How many members the replica set has that runs now; one if none does.
+/// The number of members of the running replica set; one if none runs.
 fn running_members(record: Option<&Record>) -> usize {
     let running = record.filter(|record| record.endpoint.live_process().is_some());
     running.map_or(1, |record| replica_set::members_of(&record.endpoint.url))
 }
 
-/// The version of a server that runs already, if it can be used as it is. Stops it if it cannot.
+/// The version of a server that already runs, if it is usable as it is. Otherwise the server is stopped.
 fn still_up(
     record: &Record,
     server: Server,
@@ -241,7 +241,7 @@ fn given_version(server: Server, url: &str) -> Result<String> {
     }
 }
 
-/// A URL from the environment, unless it is the one that we gave out ourselves.
+/// A URL from the environment, unless it is the one that an earlier command printed.
 fn given_url(server: Server, record: Option<&Record>, environment: Environment<'_>) -> Option<String> {
     let given = non_empty(environment, server.variable())?.to_string_lossy().into_owned();
     (record.map(|record| &record.endpoint.url) != Some(&given)).then_some(given)
@@ -264,7 +264,7 @@ pub fn during<T>(
     let wanted = Wanted { durable, ..Wanted::default() };
     let started = up(workspace, needed, wanted).context("this cannot run without its servers");
     let outcome = started.and_then(|running| work(&running));
-    // Also after a failed start: some of them may be up.
+    // After a failed start too: some of them may be up.
     let ours: Vec<Server> =
         with_upstreams(needed).into_iter().filter(|server| !before.contains(server)).collect();
     let stopped = if ours.is_empty() { Ok(()) } else { down(workspace, &ours, false) };
@@ -291,7 +291,7 @@ pub fn live_servers(workspace: &Path) -> Result<Vec<Server>> {
 /// Prints `export` lines for the servers that are up.
 ///
 /// # Errors
-/// Names the servers that are not up, after the lines of the others.
+/// The error names the servers that are not up, after the lines of the others.
 pub fn print_env(workspace: &Path, servers: &[Server]) -> Result<()> {
     let cache = Cache::open(workspace)?;
     let mut missing = Vec::new();

@@ -1,7 +1,6 @@
 //! Passwords in URLs.
 
-/// The URL as it may be shown: passwords are masked. A text without a scheme is not shown at all: who can tell where its
-/// password is?
+/// The URL with passwords masked, for display. A text without a scheme is hidden: its password could be anywhere.
 pub(crate) fn redacted(url: &str) -> String {
     if !url.contains("://") {
         return "a text that is no URL".to_owned();

@@ -4,8 +4,8 @@ use super::{Scripts, versions};
 use crate::{Dialect, Namespace, TextError, params};
 
 impl Scripts {
-    /// All scripts in order, put into a namespace, each with the statement that records it with its checksum. A schema
-    /// that was made with this text is one that the migrator and the stores know.
+    /// Returns all scripts in order, for one namespace, each with the statement that records it with its checksum. The
+    /// migrator and the stores recognize a schema that was made with this text.
     ///
     /// # Errors
     /// If a script cannot be used in this namespace.

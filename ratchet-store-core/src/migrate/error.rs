@@ -1,4 +1,4 @@
-//! Why a schema was not migrated, and what to do about it. `docs/migrations.md` has the long form.
+//! Migration errors, and what to do about them. `docs/migrations.md` has the long form.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use super::Unusable;
 use super::Version;
 use crate::{ConnectError, Dialect, TextError};
 
-/// Why a schema was not migrated.
+/// The reason why a schema was not migrated.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum MigrateError {
     /// The database is in a state that the migrator does not touch.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// Someone else migrates the same namespace.
+    /// Another process is migrating the same namespace.
     #[error(
         "another migration held the lock for {} s; wait for it to end and run this one again, or allow a longer wait",
         waited.as_secs_f64()
     )]
     Locked {
-        /// How long it was waited for.
+        /// How long the migrator waited for the lock.
         waited: Duration,
     },
-    /// A table was in use all the time.
+    /// A table was in use at every try.
     #[error(
         "script {version} could not lock a table in {tries} tries; end the long transaction that uses it and run the \
          migration again"
@@ -34,7 +34,7 @@ pub enum MigrateError {
         version: Version,
         /// How often it was tried.
         tries: u32,
-        /// What the server said last.
+        /// The last error of the server.
         source: sqlx::Error,
     },
     /// The server refused a script.
@@ -46,7 +46,7 @@ pub enum MigrateError {
         statement: Option<usize>,
         /// Whether the server undid all of the script.
         undone: bool,
-        /// What the server said.
+        /// The error of the server.
         source: sqlx::Error,
     },
     /// The connection broke in a script.
@@ -56,7 +56,7 @@ pub enum MigrateError {
     Interrupted {
         /// The script.
         version: Version,
-        /// What the driver said.
+        /// The error of the driver.
         source: sqlx::Error,
     },
     /// The text of a script cannot be used in this namespace.
@@ -64,27 +64,27 @@ pub enum MigrateError {
     Text {
         /// The script.
         version: Version,
-        /// What is wrong with it.
+        /// The error in the text.
         source: TextError,
     },
-    /// The server is none of those that the scripts are written for.
+    /// The server is not one that the scripts are written for.
     #[error("`{found}` is not supported; use PostgreSQL, MySQL, MariaDB or SQLite")]
     Product {
-        /// What the server calls itself.
+        /// The name that the server gives itself.
         found: String,
     },
     /// No connection could be opened.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The server, the database or the user's rights do not do for a store.
+    /// The server, the database or the user's rights are not sufficient for a store.
     #[error(transparent)]
     Unusable(#[from] Unusable),
     /// The server failed outside of a script.
     #[error("cannot {doing}")]
     Database {
-        /// What was tried.
+        /// The step that failed, as a verb phrase.
         doing: &'static str,
-        /// What the server said.
+        /// The error of the server.
         source: sqlx::Error,
     },
 }
@@ -113,11 +113,11 @@ impl MigrateError {
     }
 }
 
-/// A state of the database that no run of the migrator leads to. Nothing was changed.
+/// A state of the database that no run of the migrator leads to, so nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// There are tables, but nothing tells which version they have.
+    /// Tables exist, but no version is recorded for them.
     #[error(
         "the tables {} exist, but no version is recorded; if they were installed by hand, record their version with \
          `adopt`, otherwise choose another namespace", tables.join(", ")
@@ -126,7 +126,7 @@ pub enum Refusal {
         /// The tables that the scripts would have made.
         tables: Vec<String>,
     },
-    /// A newer program was here.
+    /// A newer program migrated the database.
     #[error("the database has version {version}, this program knows {} at most; use the newer program", known(*.newest))]
     Newer {
         /// The version in the database.
@@ -155,7 +155,7 @@ pub enum Refusal {
         /// The checksum of the script.
         now: String,
     },
-    /// A version is recorded without the checksum that would tell what was applied.
+    /// A version is recorded without the checksum that would identify the applied text.
     #[error(
         "version {version} is recorded without a checksum; check what was applied, then set the checksum of its row to \
          {expected}"
@@ -163,10 +163,10 @@ pub enum Refusal {
     NoChecksum {
         /// The script.
         version: Version,
-        /// What it would be for the script that this program has.
+        /// The checksum of the script that this program has.
         expected: String,
     },
-    /// A script appeared before one that was applied already.
+    /// A new script has a lower number than one that is applied already.
     #[error("script {version} is new, but {newest} is applied already; give it a number above {newest}")]
     OutOfOrder {
         /// The script.
@@ -185,7 +185,7 @@ pub enum Refusal {
         /// How many statements are applied.
         statements: usize,
     },
-    /// Adopting is for tables that no version is recorded for.
+    /// A version is recorded already, and adopting is only for tables without one.
     #[error("version {version} is recorded already; there is nothing to adopt")]
     Tracked {
         /// A recorded version.
@@ -198,7 +198,7 @@ fn known(newest: Option<Version>) -> String {
 }
 
 impl MigrateError {
-    /// The same as an error of a store's operation. What it says itself is not said again by its source.
+    /// Converts it to an error of the store operation `op`. Its source does not repeat its text.
     pub(crate) fn during(self, op: &'static str) -> StoreError {
         let kind = match &self {
             Self::Connect(_) | Self::Text { .. } | Self::Product { .. } => StoreErrorKind::Other,

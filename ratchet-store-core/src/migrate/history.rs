@@ -1,4 +1,4 @@
-//! What a database says about itself, compared with what a program knows. No I/O here.
+//! Compares the state that a database records with the scripts that a program has. No I/O here.
 
 use std::collections::BTreeSet;
 
@@ -17,30 +17,30 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
-    /// The number, if a program of ours wrote it.
+    /// The version number; `None` if the text is not one, so no program of ours wrote it.
     pub(crate) fn number(&self) -> Option<Version> {
         self.version.parse().ok()
     }
 }
 
-/// How far a script came on a server that cannot undo it.
+/// The progress of a script on a server that cannot undo it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Midway {
     pub(crate) version: String,
     /// How many statements are done.
     pub(crate) done: usize,
-    /// The next one was sent and its end is not known.
+    /// Whether the next statement was sent and its result is not known.
     pub(crate) in_flight: bool,
-    /// Of the statements that are done.
+    /// The checksum of the statements that are done.
     pub(crate) checksum: String,
 }
 
-/// What is found in a namespace.
+/// The state that is found in a namespace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Survey {
     /// Every table, as the catalogue names it.
     tables: BTreeSet<String>,
-    /// Whether two names are one that differ only in capital letters.
+    /// Whether names that differ only in capital letters are the same name.
     folds_case: bool,
     pub(crate) recorded: Vec<Recorded>,
     pub(crate) midway: Option<Midway>,
@@ -57,7 +57,7 @@ impl Survey {
     }
 }
 
-/// The scripts that are still to be applied, in order, if the database is in a state that they fit on.
+/// The scripts that are still to be applied, in order, if they fit the state of the database.
 ///
 /// `made` are the tables that the scripts make.
 pub(crate) fn pending<'s>(
@@ -86,7 +86,7 @@ pub(crate) fn pending<'s>(
     Ok(pending)
 }
 
-/// Tables of ours without a version: what made them is anybody's guess.
+/// Refuses tables of ours without a recorded version: it is unknown what made them.
 fn refuse_untracked(made: &BTreeSet<String>, survey: &Survey) -> Result<(), Refusal> {
     let tables: Vec<String> = made.iter().filter(|name| survey.has_table(name)).cloned().collect();
     if tables.is_empty() { Ok(()) } else { Err(Refusal::Untracked { tables }) }
@@ -116,7 +116,7 @@ fn unknown(scripts: &Scripts, version: &str) -> Refusal {
     }
 }
 
-/// The number of statements to leave out because they are done.
+/// The number of statements to skip because they are done.
 pub(crate) fn resume(
     script: &Script,
     statements: &[&str],

@@ -1,9 +1,9 @@
 //! Brings the tables of a namespace to the version that a program needs.
 //!
-//! A [`SchemaMigrator`] applies [`Scripts`] in order and records each in `ratchet_schema_version` with a checksum of its
-//! text. Any number of nodes may do so at once: an advisory lock lets one through, and the others then find nothing left
-//! to do. It may be killed at any moment; the next run goes on, and no flag stays behind that someone must clear,
-//! because the server drops the lock with the connection.
+//! A [`SchemaMigrator`] applies [`Scripts`] in order and records each in `ratchet_schema_version` with a checksum of
+//! its text. Any number of nodes may do so at once: an advisory lock admits one, and the others then find nothing left
+//! to do. The process may be killed at any moment: the next run goes on, and there is no stale flag to clear, because
+//! the server releases the lock with the connection.
 //!
 //! | | PostgreSQL | SQLite | MySQL, MariaDB |
 //! |---|---|---|---|
@@ -14,10 +14,10 @@
 //! On MySQL every change of a table commits by itself, so a script cannot be undone. The migrator therefore notes in
 //! `ratchet_schema_progress` which statement comes next before it sends it. Statements that change rows are committed
 //! together with that note. If it is killed while a change of a table is under way, the next run sends that one
-//! statement again and takes "exists already" and "is gone already" for an answer. The table of notes goes away with
+//! statement again and accepts "exists already" and "is gone already" as success. The table of notes is dropped with
 //! the last script.
 //!
-//! It touches only what it knows; every [`Refusal`] says what to do. `docs/migrations.md` is the guide.
+//! It changes only states that it knows; every [`Refusal`] says what to do. `docs/migrations.md` is the guide.
 
 mod by_hand;
 mod error;
@@ -75,15 +75,15 @@ pub struct SchemaMigrator {
     limits: Limits,
 }
 
-/// How far a migration is.
+/// The progress of a migration.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Progress<'s> {
+pub enum MigrationProgress<'s> {
     /// A script begins, or goes on where it stopped.
     Applying(&'s Script),
-    /// It is applied and recorded.
+    /// The script is applied and recorded.
     Applied(&'s Script),
-    /// A table that it needs is in use; it will be tried again.
+    /// A table that the script needs is in use; the script will be tried again.
     Waiting {
         /// The script.
         script: &'s Script,
@@ -92,7 +92,7 @@ pub enum Progress<'s> {
     },
 }
 
-impl fmt::Display for Progress<'_> {
+impl fmt::Display for MigrationProgress<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (what, script) = match self {
             Self::Applying(script) => ("applying", script),
@@ -103,7 +103,7 @@ impl fmt::Display for Progress<'_> {
     }
 }
 
-/// Migrates before the scheduler looks for work; if that fails, it does not start.
+/// Migrates before the scheduler starts to poll; if the migration fails, the scheduler does not start.
 #[async_trait]
 impl SchedulerLifecycleHook for SchemaMigrator {
     async fn before_start(&self) -> Result<(), HookError> {
@@ -115,7 +115,7 @@ impl SchemaMigrator {
     const FIRST_PAUSE: Duration = Duration::from_millis(500);
     const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-    /// For PostgreSQL.
+    /// Creates a migrator for PostgreSQL.
     #[cfg(feature = "postgres")]
     pub fn postgres(
         server: sqlx::postgres::PgConnectOptions,
@@ -125,13 +125,13 @@ impl SchemaMigrator {
         Self::new(Database::Postgres(Box::new(server)), namespace, scripts)
     }
 
-    /// For MySQL and MariaDB.
+    /// Creates a migrator for MySQL and MariaDB.
     #[cfg(feature = "mysql")]
     pub fn mysql(server: sqlx::mysql::MySqlConnectOptions, namespace: Namespace, scripts: Scripts) -> Self {
         Self::new(Database::MySql(Box::new(server)), namespace, scripts)
     }
 
-    /// For a file of SQLite.
+    /// Creates a migrator for a SQLite file.
     #[cfg(feature = "sqlite")]
     pub fn sqlite(file: sqlx::sqlite::SqliteConnectOptions, namespace: Namespace, scripts: Scripts) -> Self {
         Self::new(Database::Sqlite(Box::new(file)), namespace, scripts)
@@ -141,33 +141,34 @@ impl SchemaMigrator {
         Self { database, namespace, scripts, limits: Limits::default() }
     }
 
-    /// How long to wait while someone else migrates. 30 s unless set; whole seconds on MySQL.
+    /// Sets how long to wait while another process migrates: 30 s by default, whole seconds on MySQL.
     #[must_use]
     pub const fn lock_wait(mut self, wait: Duration) -> Self {
         self.limits.lock_wait = wait;
         self
     }
 
-    /// How long a script may wait for a table that is in use. 3 s unless set; whole seconds on MySQL.
+    /// Sets how long a script may wait for a table that is in use: 3 s by default, whole seconds on MySQL.
     ///
-    /// Everybody who wants that table waits behind it meanwhile, so the script gives way and tries again.
+    /// All other sessions that want the table queue behind the script meanwhile, so it gives way and tries again.
     #[must_use]
     pub const fn table_wait(mut self, wait: Duration) -> Self {
         self.limits.table_wait = wait;
         self
     }
 
-    /// How often a script is tried that finds a table in use. 10 times unless set.
+    /// Sets how often a script that finds a table in use is tried: 10 times by default.
     #[must_use]
     pub const fn tries(mut self, tries: u32) -> Self {
         self.limits.tries = tries;
         self
     }
 
-    /// What is applied, what is pending, and whether [`migrate`](Self::migrate) would refuse. Changes nothing.
+    /// Returns the applied and the pending versions, and whether [`migrate`](Self::migrate) would refuse. Changes
+    /// nothing.
     ///
     /// # Errors
-    /// If the database cannot be read. A state that would be refused is in the answer.
+    /// If the database cannot be read. A state that would be refused is in the result.
     pub async fn status(&self) -> Result<Status, MigrateError> {
         let mut session = self.database.open(&self.namespace, self.limits).await?;
         let status = self.look(session.as_mut()).await;
@@ -175,16 +176,16 @@ impl SchemaMigrator {
         status
     }
 
-    /// Applies what is pending, in order, and answers which versions this run applied.
+    /// Applies the pending scripts in order, and returns the versions that this run applied.
     ///
     /// # Errors
-    /// The scripts before a failed one stay applied; run it again when the trouble is mended.
+    /// The scripts before a failed one stay applied; run it again once the cause is fixed.
     ///
     /// # Cancellation safety
     /// Dropping the future is like killing the process: the next run goes on.
     pub async fn migrate(
         &self,
-        mut on_progress: impl FnMut(Progress<'_>) + Send,
+        mut on_progress: impl FnMut(MigrationProgress<'_>) + Send,
     ) -> Result<Vec<Version>, MigrateError> {
         let mut session = self.database.open(&self.namespace, self.limits).await?;
         let applied = self.apply_all(session.as_mut(), &mut on_progress).await;
@@ -192,12 +193,12 @@ impl SchemaMigrator {
         applied
     }
 
-    /// Makes sure that a store can work: migrates if `migrate` says so, else looks; then asks the server for what a store
-    /// needs of it. Errors name `op`, the operation for which this is done.
+    /// Makes sure that a store can work: migrates if `migrate` is set, otherwise reads the status; then checks the
+    /// server for everything that a store needs of it. Errors name `op`, the operation for which this is done.
     ///
     /// # Errors
-    /// [`NotMigrated`](StoreErrorKind::NotMigrated) if the tables do not fit this program, [`Unusable`] if the server only
-    /// reads, the database cannot hold every text or the user lacks a right; each with what to do.
+    /// [`NotMigrated`](StoreErrorKind::NotMigrated) if the tables do not fit this program, [`Unusable`] if the server
+    /// is read-only, the database cannot hold every text or the user lacks a right; each says what to do.
     pub async fn ensure(&self, op: &'static str, migrate: bool) -> StoreResult<()> {
         let opened = self.database.open(&self.namespace, self.limits).await;
         let mut session = opened.map_err(|error| error.during(op))?;
@@ -210,7 +211,7 @@ impl SchemaMigrator {
         if migrate {
             let namespace = Some(&self.namespace).filter(|namespace| **namespace != Namespace::bare());
             let namespace = namespace.map(tracing::field::display);
-            let mut tell = |step: Progress<'_>| tracing::info!(namespace, "{step}");
+            let mut tell = |step: MigrationProgress<'_>| tracing::info!(namespace, "{step}");
             self.apply_all(session, &mut tell).await.map_err(|error| error.during(op))?;
         } else {
             let status = self.look(session).await.map_err(|error| error.during(op))?;
@@ -220,7 +221,7 @@ impl SchemaMigrator {
         usable(session, &tables).await.map_err(|error| error.during(op))
     }
 
-    /// What is there.
+    /// Reads the status of the namespace.
     async fn look(&self, session: &mut dyn Session) -> Result<Status, MigrateError> {
         let survey = survey(session).await?;
         let pending = self.pending(&survey)?;
@@ -245,7 +246,7 @@ impl SchemaMigrator {
     }
 
     /// Records that the scripts up to a version are applied, without running them: for tables that were installed by
-    /// hand and have no version yet. What the tables look like is not checked.
+    /// hand and have no version yet. The shape of the tables is not checked.
     ///
     /// # Errors
     /// [`Refusal::Tracked`] if any version is recorded, [`Refusal::Unknown`] if there is no such script.
@@ -280,23 +281,23 @@ impl SchemaMigrator {
     async fn apply_all(
         &self,
         session: &mut dyn Session,
-        on_progress: &mut (impl FnMut(Progress<'_>) + Send),
+        on_progress: &mut (impl FnMut(MigrationProgress<'_>) + Send),
     ) -> Result<Vec<Version>, MigrateError> {
-        // What cannot work is not begun.
+        // A migration that cannot work is not begun.
         usable(session, &[]).await?;
         let mut applied = Vec::new();
         while let Some(script) = self.step(session, on_progress).await? {
-            on_progress(Progress::Applied(script));
+            on_progress(MigrationProgress::Applied(script));
             applied.push(script.version);
         }
         Ok(applied)
     }
 
-    /// Applies the next script, waiting for tables in use. Nothing if no script is pending.
+    /// Applies the next script, waiting for tables in use. `None` if no script is pending.
     async fn step(
         &self,
         session: &mut dyn Session,
-        on_progress: &mut (impl FnMut(Progress<'_>) + Send),
+        on_progress: &mut (impl FnMut(MigrationProgress<'_>) + Send),
     ) -> Result<Option<&Script>, MigrateError> {
         for tries in 1.. {
             self.lock(session).await?;
@@ -307,7 +308,7 @@ impl SchemaMigrator {
             if tries >= self.limits.tries {
                 return Err(MigrateError::Blocked { version: script.version, tries, source });
             }
-            on_progress(Progress::Waiting { script, tries });
+            on_progress(MigrationProgress::Waiting { script, tries });
             tokio::time::sleep(jittered(Self::FIRST_PAUSE, Self::LONGEST_PAUSE, tries, rand::random())).await;
         }
         unreachable!("the loop ends by returning")
@@ -321,7 +322,7 @@ impl SchemaMigrator {
     async fn apply_next(
         &self,
         session: &mut dyn Session,
-        on_progress: &mut (impl FnMut(Progress<'_>) + Send),
+        on_progress: &mut (impl FnMut(MigrationProgress<'_>) + Send),
     ) -> Result<Attempt<'_>, MigrateError> {
         let survey = survey(session).await?;
         let next = self.pending(&survey)??.into_iter().next();
@@ -329,7 +330,7 @@ impl SchemaMigrator {
             session.tidy(&survey).await.map_err(MigrateError::database("end the migration"))?;
             return Ok(Attempt::Done(None));
         };
-        on_progress(Progress::Applying(script));
+        on_progress(MigrationProgress::Applying(script));
         let version = script.version;
         let Err(trouble) = apply(session, script, &survey).await else {
             return Ok(Attempt::Done(Some(script)));
@@ -352,7 +353,7 @@ impl SchemaMigrator {
         }
     }
 
-    /// What is pending, or why the database is refused.
+    /// The pending scripts, or the reason why the database is refused.
     fn pending(&self, survey: &Survey) -> Result<Result<Vec<&Script>, Refusal>, MigrateError> {
         Ok(history::pending(&self.scripts, &self.tables()?, survey))
     }
@@ -370,10 +371,10 @@ impl SchemaMigrator {
     }
 }
 
-/// How a script went.
+/// The result of one try to apply a script.
 enum Attempt<'s> {
     Done(Option<&'s Script>),
-    /// Someone used a table that it needs.
+    /// Another session used a table that the script needs.
     InTheWay(&'s Script, sqlx::Error),
 }
 
@@ -394,7 +395,8 @@ async fn survey(session: &mut dyn Session) -> Result<Survey, MigrateError> {
     session.survey().await.map_err(MigrateError::database("read the schema's version"))
 }
 
-/// Says goodbye, which also gives the lock up and undoes what is not committed. A server that is gone is not waited for.
+/// Closes the session, which also releases the lock and rolls back uncommitted changes. It does not wait for a server
+/// that is gone.
 async fn close(session: Box<dyn Session>) {
     let _ = tokio::time::timeout(Duration::from_secs(1), session.close()).await;
 }

@@ -16,7 +16,7 @@ use crate::{ConstraintDetector as _, Dialect, Namespace, params};
 const DIALECT: Dialect = Dialect::MySql;
 const TEXTS: &versions::Texts = versions::texts(DIALECT);
 
-/// The table of notes; it is there only while a migration is not finished.
+/// The table of notes; it exists only while a migration is not finished.
 const PROGRESS: &str = "ratchet_schema_progress";
 
 const PROGRESS_TABLE: &str = "\
@@ -40,7 +40,7 @@ SELECT CAST(table_name AS CHAR) FROM information_schema.tables WHERE table_schem
 
 const HAS_SCHEMA: &str = "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = ?";
 
-/// Texts are read in the same way on every server, whatever its configuration says of quotes and backslashes.
+/// Makes every server read the texts in the same way, whatever its configuration says about quotes and backslashes.
 const SQL_MODE: &str = "\
 SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,\
 NO_ENGINE_SUBSTITUTION'";
@@ -53,7 +53,7 @@ struct MySqlSession {
     folds_case: bool,
 }
 
-/// Opens a session. The lock's name has the database in it, because locks belong to the whole server.
+/// Opens a session. The lock's name contains the database, because locks belong to the whole server.
 pub(super) async fn open(
     server: &MySqlConnectOptions,
     namespace: &Namespace,
@@ -80,7 +80,7 @@ pub(super) async fn open(
 impl MySqlSession {
     async fn configure(&mut self) -> sqlx::Result<()> {
         self.raw(SQL_MODE).await?;
-        // One for changes of tables, one for changes of rows.
+        // One setting for changes of tables, one for changes of rows.
         let wait = seconds(self.limits.table_wait);
         for setting in ["SET SESSION lock_wait_timeout = ?", "SET SESSION innodb_lock_wait_timeout = ?"] {
             sqlx::query(setting).bind(wait).execute(&mut self.connection).await?;
@@ -92,7 +92,7 @@ impl MySqlSession {
         sqlx::raw_sql(text).execute(&mut self.connection).await.map(drop)
     }
 
-    /// Runs one of our own texts that has no parameters.
+    /// Runs one of the migrator's own texts that has no parameters.
     async fn plain(&mut self, text: &'static str) -> sqlx::Result<()> {
         let text = compile(text, DIALECT, &self.namespace)?.sql();
         sqlx::raw_sql(text).execute(&mut self.connection).await.map(drop)
@@ -112,7 +112,7 @@ impl MySqlSession {
         query.execute(&mut self.connection).await.map(drop)
     }
 
-    /// A change of rows: committed together with the note that it is done.
+    /// Runs a change of rows, committed together with the note that it is done.
     async fn change_rows(&mut self, statement: &SqlStr, done: &Midway) -> sqlx::Result<()> {
         self.raw("START TRANSACTION").await?;
         let changed = async {
@@ -127,7 +127,7 @@ impl MySqlSession {
         result
     }
 
-    /// Anything else: it commits by itself, between a note that it may have happened and one that it did.
+    /// Runs any other statement: it commits by itself, between a note that it may have happened and one that it did.
     async fn change_table(
         &mut self,
         statement: &SqlStr,
@@ -138,7 +138,8 @@ impl MySqlSession {
         self.note(&Midway { in_flight: true, ..before.clone() }).await?;
         match sqlx::raw_sql(statement.clone()).execute(&mut self.connection).await {
             Err(error) if !(again && says_already_done(&error)) => {
-                // A plain no clears the doubt, unless it is about a first time that nobody knows of.
+                // A clear refusal takes back the note, unless an earlier run sent the statement too: that result stays
+                // unknown.
                 if !again && is_plain_no(&error) {
                     self.note(before).await?;
                 }
@@ -149,17 +150,18 @@ impl MySqlSession {
     }
 }
 
-/// MySQL counts these waits in whole seconds.
+/// Rounds up to whole seconds, in which MySQL counts these waits.
 fn seconds(wait: std::time::Duration) -> i64 {
     (whole_millis(wait).saturating_add(999) / 1000).max(1)
 }
 
-/// The server says that it did not do it. If it was shutting down, or did not answer, nobody knows.
+/// Whether the server says that it did not execute the statement. If it was shutting down, or did not answer, that is
+/// unknown.
 fn is_plain_no(error: &sqlx::Error) -> bool {
     DIALECT.is_lost_race(error) || (error.as_database_error().is_some() && !DIALECT.is_transient(error))
 }
 
-/// What a server answers to a change of a table that was made before.
+/// Whether the server says that a change of a table was made before.
 fn says_already_done(error: &sqlx::Error) -> bool {
     // Database, table, column or key exists (1007, 1050, 1060, 1061, 1826, 3822); a second primary key (1068);
     // table, column or key is not there to be dropped or renamed (1008, 1051, 1054, 1091, 1146, 3821, 3940).
@@ -215,7 +217,7 @@ impl Session for MySqlSession {
     }
 
     async fn prepare(&mut self, survey: &Survey) -> sqlx::Result<()> {
-        // Asked for first: creating a database needs a right that only its first user must have.
+        // Checked first: creating a database needs a right that only its first user must have.
         if let Some(name) = self.namespace.schema_name().map(str::to_owned)
             && let Some(schema) = TEXTS.schema
             && !self.has_schema(&name).await?

@@ -1,5 +1,5 @@
-//! Migrations on PostgreSQL. A script is one transaction, and so is everything around it: the lock, the look at what is
-//! there, the record. That also holds behind a pooler that hands out connections by transaction.
+//! Migrations on PostgreSQL. A script is one transaction together with everything around it: the lock, the survey, the
+//! record. This also works behind a pooler that assigns connections per transaction.
 
 use std::time::Duration;
 
@@ -23,12 +23,12 @@ WHERE n.nspname = coalesce($1, current_schema()) AND c.relkind IN ('r', 'p', 'v'
 
 const HAS_SCHEMA: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)";
 
-/// How the server and the database are.
+/// The state of the server and the database.
 const SERVER: &str = "\
 SELECT pg_is_in_recovery() AS standby, current_setting('transaction_read_only') = 'on' AS read_only,
     current_setting('server_encoding') AS encoding";
 
-/// Which rights on these tables the user lacks. A view is only read.
+/// The rights on these tables that the user lacks. A view is only read.
 const LACKING: &str = "\
 SELECT p.name || ' on ' || c.relname
 FROM pg_catalog.pg_class c
@@ -39,7 +39,8 @@ WHERE n.nspname = coalesce($1, current_schema()) AND c.relname = ANY ($2)
     AND NOT has_table_privilege(c.oid, p.name)
 ORDER BY c.relname, p.place";
 
-/// A server that does not look would go on with a long statement, holding the lock, for a client that is gone.
+/// Makes the server check for its client: otherwise it would go on with a long statement, holding the lock, for a
+/// client that is gone.
 const NOTICE_DEATH: &str = "\
 SAVEPOINT ratchet_setting;
 SELECT set_config(name, '2s', true) FROM pg_settings WHERE name = 'client_connection_check_interval'";
@@ -51,14 +52,14 @@ struct PgSession {
     in_transaction: bool,
 }
 
-/// Opens a session. No statement gets a name (`persistent(false)`): behind a pooler, connections and names are shared.
+/// Opens a session. Statements have no names (`persistent(false)`): behind a pooler, connections and names are shared.
 pub(super) async fn open(
     server: &PgConnectOptions,
     namespace: &Namespace,
     limits: Limits,
 ) -> Result<Box<dyn Session>, MigrateError> {
     let mut connection = server.connect().await.map_err(MigrateError::connect(DIALECT))?;
-    // In one message: outside of a transaction, a pooler may send the next one elsewhere.
+    // In one message: outside of a transaction, a pooler may send the next message to another connection.
     let greeting = sqlx::raw_sql("SELECT version()").fetch_one(&mut connection).await;
     let found: String = greeting.and_then(|row| row.try_get(0)).map_err(MigrateError::connect(DIALECT))?;
     if !product::is_supported(DIALECT, &found) {
@@ -83,14 +84,14 @@ impl PgSession {
         self.raw(text).await
     }
 
-    /// For this transaction.
+    /// Changes a setting for this transaction.
     async fn set(&mut self, name: &str, value: String) -> sqlx::Result<()> {
         let query = sqlx::query("SELECT set_config($1, $2, true)").persistent(false).bind(name).bind(value);
         query.execute(&mut self.connection).await.map(drop)
     }
 
     async fn set_lock_timeout(&mut self, wait: Duration) -> sqlx::Result<()> {
-        // Zero would mean for ever.
+        // Zero would mean no timeout.
         self.set("lock_timeout", whole_millis(wait).max(1).to_string()).await
     }
 
@@ -106,13 +107,14 @@ impl PgSession {
         Ok(survey)
     }
 
-    /// Runs one of our own texts that has no parameters.
+    /// Runs one of the migrator's own texts that has no parameters.
     async fn plain(&mut self, text: &'static str) -> sqlx::Result<()> {
         let text = compile(text, DIALECT, &self.namespace)?.sql();
         sqlx::raw_sql(text).execute(&mut self.connection).await.map(drop)
     }
 
-    /// Inside a transaction: a pooler must not send one question elsewhere.
+    /// Checks the encoding, the write access and the user's rights. Runs inside a transaction, so that a pooler sends
+    /// no query elsewhere.
     async fn lacks(&mut self, tables: &[String]) -> sqlx::Result<Option<Unusable>> {
         let server = sqlx::query(SERVER).persistent(false).fetch_one(&mut self.connection).await?;
         let encoding: String = server.try_get("encoding")?;
@@ -149,11 +151,11 @@ fn recorded(row: &PgRow) -> sqlx::Result<Recorded> {
 impl Session for PgSession {
     async fn lock(&mut self) -> sqlx::Result<bool> {
         self.begin("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
-        // Not every system can tell that a client is gone.
+        // Not every system can detect that a client is gone.
         if self.raw(NOTICE_DEATH).await.is_err() {
             self.raw("ROLLBACK TO SAVEPOINT ratchet_setting").await?;
         }
-        // What is right for the queries of an application may be too short for a change of a big table.
+        // A timeout that suits an application's queries may be too short for a change of a big table.
         self.set("statement_timeout", "0".to_owned()).await?;
         self.set_lock_timeout(self.limits.lock_wait).await?;
         let key = lock_id(&[&self.namespace.to_string()]);
@@ -183,7 +185,7 @@ impl Session for PgSession {
     }
 
     async fn prepare(&mut self, survey: &Survey) -> sqlx::Result<()> {
-        // Asked for first: creating a schema needs a right that only its first user must have.
+        // Checked first: creating a schema needs a right that only its first user must have.
         if let Some(name) = self.namespace.schema_name().map(str::to_owned)
             && let Some(schema) = TEXTS.schema
             && !self.has_schema(&name).await?

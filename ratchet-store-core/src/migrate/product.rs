@@ -1,5 +1,5 @@
-//! Which servers the scripts are written for. Others that speak the same protocol differ where a scheduler cares:
-//! in locks, in what a transaction can undo, in advisory locks.
+//! The servers that the scripts are written for. Others that speak the same protocol differ where it matters to a
+//! scheduler: in locks, in what a transaction can undo, in advisory locks.
 
 use crate::Dialect;
 
@@ -18,12 +18,12 @@ const OTHERS: [&str; 11] = [
     "singlestore",
 ];
 
-/// Whether this is PostgreSQL, MySQL, MariaDB or SQLite, by what the server says of its version.
+/// Whether this is PostgreSQL, MySQL, MariaDB or SQLite, by the version text of the server.
 pub(super) fn is_supported(dialect: Dialect, version: &str) -> bool {
     let version = version.to_ascii_lowercase();
     let looks_right = match dialect {
         Dialect::Postgres => version.starts_with("postgresql "),
-        // MySQL gives a bare number; MariaDB's may stand behind the number of the MySQL that it resembles.
+        // MySQL gives a bare number; MariaDB may put its own behind the number of the MySQL that it resembles.
         Dialect::MySql => version.starts_with(|c: char| c.is_ascii_digit()),
         Dialect::Sqlite => version.starts_with("3."),
     };

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use sha2::{Digest, Sha256};
 
-/// The number of a script. Shown and recorded with three digits at least.
+/// The number of a script. It is shown and recorded with three digits at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u32);
 
@@ -15,7 +15,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// A text that is not the number of a script.
+/// The error for a text that is not the number of a script.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a version: it has digits only, like 001")]
 pub struct InvalidVersion(String);
@@ -30,35 +30,35 @@ impl FromStr for Version {
     }
 }
 
-/// One step of the schema.
+/// A migration script: one step of the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Script {
-    /// Its place in the order.
+    /// Its position in the order.
     pub version: Version,
-    /// What it does, from its file's name.
+    /// Its description, from the file's name.
     pub description: String,
     /// Its text, written for the schema `ratchet`.
     pub sql: &'static str,
 }
 
-/// Scripts that cannot be used.
+/// The reason why scripts cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScriptError {
-    /// The file's name has another form.
+    /// The file's name does not have the form of a migration's.
     #[error("`{0}` is not the name of a migration: call it V<digits>__<letters, digits, underscores>.sql")]
     Name(String),
-    /// Two scripts claim one place in the order.
+    /// Two scripts have the same version.
     #[error("there are two scripts of version {0}: give one of them another number")]
     Duplicate(Version),
 }
 
 impl Script {
-    /// The description's room in `ratchet_schema_version`.
+    /// The maximum length of the description in `ratchet_schema_version`.
     const MAX_DESCRIPTION: usize = 200;
 
-    /// Takes a script by the name of its file: `V012__add_trace_context.sql`.
+    /// Creates a script from the name and the text of its file: `V012__add_trace_context.sql`.
     pub fn from_file(name: &str, sql: &'static str) -> Result<Self, ScriptError> {
         let invalid = || ScriptError::Name(name.to_owned());
         let inner = name.strip_prefix('V').and_then(|rest| rest.strip_suffix(".sql")).ok_or_else(invalid)?;
@@ -71,13 +71,13 @@ impl Script {
         Ok(Self { version, description: words.replace('_', " "), sql })
     }
 
-    /// SHA-256 of the text, in 64 hexadecimal digits. The same on systems that end lines in another way.
+    /// SHA-256 of the text, in 64 hexadecimal digits; the same whatever line endings the system uses.
     pub fn checksum(&self) -> String {
         checksum(&[&self.sql.replace("\r\n", "\n")])
     }
 }
 
-/// SHA-256 of texts, with a mark between them.
+/// SHA-256 of texts, with a separator between them.
 pub(crate) fn checksum(texts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for (at, text) in texts.iter().enumerate() {
@@ -94,7 +94,7 @@ pub(crate) fn checksum(texts: &[&str]) -> String {
 pub struct Scripts(Vec<Script>);
 
 impl Scripts {
-    /// Takes scripts by their files' names and texts, in any order.
+    /// Creates the scripts from their files' names and texts, in any order.
     ///
     /// ```
     /// use ratchet_store_core::migrate::Scripts;
@@ -116,12 +116,12 @@ impl Scripts {
         }
     }
 
-    /// In order.
+    /// Iterates over the scripts in order.
     pub fn iter(&self) -> std::slice::Iter<'_, Script> {
         self.0.iter()
     }
 
-    /// The version that all of them together lead to.
+    /// The version of the last script, to which all of them together lead.
     pub fn newest(&self) -> Option<Version> {
         self.0.last().map(|script| script.version)
     }

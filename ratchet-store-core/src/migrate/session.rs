@@ -1,4 +1,4 @@
-//! What a database must do for a migration: the narrow waist that each dialect fills.
+//! The interface of a migration to its database, which each dialect implements.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ use super::script::checksum;
 use super::{MigrateError, Refusal, Script, Unusable};
 use crate::{Dialect, Namespace, Statement, TextError};
 
-/// A connection of its own for one migration. Dropping it gives the lock up and undoes what is not committed.
+/// A connection of its own for one migration. Dropping it releases the lock and rolls back uncommitted changes.
 #[async_trait]
 pub(super) trait Session: Send {
-    /// Waits for the lock and begins; false if someone else had it for too long.
+    /// Waits for the lock and begins; `false` if another process held it for too long.
     async fn lock(&mut self) -> sqlx::Result<bool>;
 
-    /// What keeps a store from working on these tables, as far as the server can tell.
+    /// The reason why a store cannot work on these tables, as far as the server can tell.
     async fn unusable(&mut self, _tables: &[String]) -> sqlx::Result<Option<Unusable>> {
         Ok(None)
     }
 
-    /// Reads what is there.
+    /// Reads the state of the namespace.
     async fn survey(&mut self) -> sqlx::Result<Survey>;
 
-    /// Makes the schema and the table of versions, if they are missing.
+    /// Creates the schema and the table of versions, if they are missing.
     async fn prepare(&mut self, survey: &Survey) -> sqlx::Result<()>;
 
     /// Runs a script, or the rest of it.
@@ -32,20 +32,20 @@ pub(super) trait Session: Send {
     /// Records a script as applied.
     async fn record(&mut self, script: &Script) -> sqlx::Result<()>;
 
-    /// Makes it last, and gives the lock up.
+    /// Commits, and releases the lock.
     async fn commit(&mut self) -> sqlx::Result<()>;
 
-    /// Undoes what can be undone, and gives the lock up.
+    /// Undoes everything that can be undone, and releases the lock.
     async fn abandon(&mut self) -> sqlx::Result<()>;
 
-    /// Clears away what only an unfinished migration needs, and gives the lock up.
+    /// Removes everything that only an unfinished migration needs, and releases the lock.
     async fn tidy(&mut self, survey: &Survey) -> sqlx::Result<()>;
 
-    /// Says goodbye to the server.
+    /// Closes the connection properly.
     async fn close(self: Box<Self>);
 }
 
-/// Why a script did not run through.
+/// The reason why a script did not run to its end.
 #[derive(Debug)]
 pub(super) enum Trouble {
     Text(TextError),
@@ -74,14 +74,14 @@ pub(super) fn compile(
     Statement::compile(text, dialect, namespace).map_err(|error| sqlx::Error::Configuration(error.into()))
 }
 
-/// A number for a lock that only migrations of one namespace share.
+/// The id of a lock that only migrations of one namespace share.
 pub(super) fn lock_id(place: &[&str]) -> i64 {
     let digits = checksum(&[&["ratchet_schema_migration"], place].concat());
     // The first eight bytes of the checksum; the sign does not matter.
     digits.get(..16).and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or_default().cast_signed()
 }
 
-/// How long to wait, and how often.
+/// The timeouts, and the number of tries.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) lock_wait: Duration,
@@ -95,7 +95,7 @@ impl Default for Limits {
     }
 }
 
-/// Where the tables are.
+/// The database of the tables, with the options of its connections.
 #[derive(Clone)]
 pub(super) enum Database {
     #[cfg(feature = "postgres")]
@@ -120,7 +120,7 @@ impl Database {
         }
     }
 
-    /// Connects, and makes sure that the server is one that the scripts are written for.
+    /// Connects, and makes sure that the scripts are written for this server.
     pub(super) async fn open(
         &self,
         namespace: &Namespace,

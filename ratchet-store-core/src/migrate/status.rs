@@ -1,4 +1,4 @@
-//! What `SchemaMigrator::status` answers.
+//! The result of `SchemaMigrator::status`.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use ratchet_api::Timestamp;
 use super::history::{Recorded, Survey};
 use super::{Refusal, Scripts, Version};
 
-/// How a schema compares with what a program knows.
+/// A schema compared with the scripts that a program knows.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Status {
     /// Every script and every recorded version, in order.
     pub entries: Vec<Entry>,
-    /// Why a migration would be refused.
+    /// The reason why a migration would be refused.
     pub refusal: Option<Refusal>,
 }
 
@@ -21,9 +21,9 @@ pub struct Status {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// As it is recorded, or would be.
+    /// The version as it is recorded, or would be.
     pub version: String,
-    /// What it does.
+    /// The description of the script.
     pub description: String,
     /// Whether it is applied.
     pub state: State,
@@ -60,7 +60,7 @@ impl Status {
             state: State::Pending,
         });
         let mut entries: Vec<Entry> = recorded.chain(pending).collect();
-        // What is not a number comes last.
+        // Versions that are not numbers come last.
         entries.sort_by_key(|entry| {
             (
                 entry.version.parse::<Version>().map_or(u64::MAX, |version| version.0.into()),
@@ -70,7 +70,7 @@ impl Status {
         Self { entries, refusal }
     }
 
-    /// Whether a store can work on it: nothing is pending and nothing is wrong.
+    /// Whether a store can work on the schema: nothing is pending and nothing is wrong.
     pub fn is_current(&self) -> bool {
         self.refusal.is_none() && self.entries.iter().all(|entry| matches!(entry.state, State::Applied(_)))
     }
@@ -82,7 +82,7 @@ impl Status {
 }
 
 impl fmt::Display for Status {
-    /// A line for each version, and one for the refusal.
+    /// Writes a line for each version, and one for the refusal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for Entry { version, description, state } in &self.entries {
             let state = match state {

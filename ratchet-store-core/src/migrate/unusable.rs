@@ -1,15 +1,16 @@
-//! What a server, a database or a user lacks for a store to work, found out when a store is opened instead of with the first job.
+//! Shortcomings of a server, a database or a user that keep a store from working. They are found when a store is opened
+//! instead of with the first job.
 
 use ratchet_api::StoreErrorKind;
 
-/// Why a store cannot work, though the server answers and the tables fit.
+/// The reason why a store cannot work although the server answers and the tables fit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unusable {
-    /// The server repeats what another one writes.
+    /// The server is a standby: it replicates another one.
     #[error("the server is a standby, which only reads; connect to the primary, or promote this one")]
     Standby,
-    /// Transactions only read unless they say otherwise.
+    /// Transactions are read-only by default.
     #[error(
         "the server only reads; switch `default_transaction_read_only` off for the server, the database and the user"
     )]
@@ -20,10 +21,10 @@ pub enum Unusable {
          ENCODING 'UTF8' TEMPLATE template0`"
     )]
     Encoding {
-        /// What the server calls it.
+        /// The server's name for the encoding.
         encoding: String,
     },
-    /// The user may not do all that a store does.
+    /// The user lacks rights that a store needs.
     #[error(
         "the user lacks rights: {}; GRANT SELECT, INSERT, UPDATE, DELETE on the tables, and SELECT on `vw_jobs`",
         lacking.join(", ")
@@ -35,7 +36,7 @@ pub enum Unusable {
 }
 
 impl Unusable {
-    /// What kind of trouble it is. A server that only reads may write soon.
+    /// The kind of the error. A read-only server may accept writes soon.
     pub const fn kind(&self) -> StoreErrorKind {
         match self {
             Self::Standby | Self::ReadOnly => StoreErrorKind::Unavailable,

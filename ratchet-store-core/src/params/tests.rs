@@ -131,7 +131,7 @@ fn the_names_of_a_script_are_those_in_the_schema() {
     assert_eq!(names(text, Dialect::Postgres).unwrap().into_iter().collect::<Vec<_>>(), ["a"]);
 }
 
-/// A piece of text with what must become of it on PostgreSQL in the schema `app`.
+/// A piece of text, and its expected form on PostgreSQL in the schema `app`.
 #[derive(Clone, Debug)]
 enum Part {
     Same(String),

@@ -7,8 +7,8 @@ use ratchet_api::store::DlqAlertStore;
 use ratchet_api::{Alerted, DlqAlert, Fingerprint, JobId, NewDlqAlert, StoreResult, Timestamp};
 
 use super::SqlStore;
-use crate::store::hold::ids_of;
 use crate::store::info::present;
+use crate::store::lock_rows::ids_of;
 use crate::store::row::{Cells, read_all, read_readable};
 use crate::store::session::Session;
 
@@ -23,15 +23,16 @@ impl DlqAlertStore for SqlStore {
     }
 }
 
-/// Alerts of like errors.
+/// The alerts of one fingerprint.
 struct Group {
     told_at: Timestamp,
     count: u64,
 }
 
-/// Locks the groups, so that of several recorders each sees what the others did, decides, and writes once.
+/// Records alerts. It locks the groups first, so that each of several recorders sees the alerts of the others, then
+/// decides, and writes once.
 async fn record(session: &mut Session<'_>, alerts: &[NewDlqAlert]) -> StoreResult<Vec<Alerted>> {
-    let mut groups = hold_groups(session, alerts).await?;
+    let mut groups = lock_groups(session, alerts).await?;
     let now = present(session).await?;
     let mut latest = latest_alerts(session, alerts).await?;
     let mut recorded: Vec<&NewDlqAlert> = Vec::new();
@@ -56,13 +57,13 @@ async fn record(session: &mut Session<'_>, alerts: &[NewDlqAlert]) -> StoreResul
     Ok(answers)
 }
 
-async fn hold_groups(
+async fn lock_groups(
     session: &mut Session<'_>,
     alerts: &[NewDlqAlert],
 ) -> StoreResult<HashMap<String, Group>> {
-    let hold = session.sql().hold_alert_groups.bind();
-    let rows = hold.arg("fingerprints", fingerprints(alerts.iter())).rows(session).await?;
-    // A group that cannot be read begins anew.
+    let lock = session.sql().lock_alert_groups.bind();
+    let rows = lock.arg("fingerprints", fingerprints(alerts.iter())).rows(session).await?;
+    // A group that cannot be read starts over.
     let group = |cells: Cells<'_>| match (cells.get("told_at"), cells.get("alert_count")) {
         (Ok(told_at), Ok(count)) => Group { told_at, count },
         _ => Group { told_at: Timestamp::MIN, count: 0 },

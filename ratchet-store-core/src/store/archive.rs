@@ -1,7 +1,7 @@
-//! Old jobs, out of the way or gone.
+//! Archiving and deletion of old jobs.
 //!
-//! No foreign key ties anything to a job, because each would be a trigger on every end of one. So whoever removes jobs
-//! chooses and locks them first, and removes in a second statement, which sees all that was tied to them by then.
+//! No foreign key refers to a job, because each would cost a trigger at every end of one. So a removal first chooses
+//! and locks the jobs, and removes them in a second statement, which sees everything that was tied to them by then.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use ratchet_api::store::{ArchiveFilter, ArchiveStore, Retention};
 use ratchet_api::{ArchivedJob, Ending, Job, JobId, JobSpec, StoreResult};
 
 use super::SqlStore;
-use crate::store::hold::ids_of;
+use crate::store::lock_rows::ids_of;
 use crate::store::row::{Cells, Problem, payload, read_readable};
 use crate::store::session::Session;
 use crate::store::values::{retention_millis, row_limit};
@@ -69,7 +69,7 @@ pub(crate) async fn purge_dead_letters(
     remove(session, &old).await
 }
 
-/// Removes jobs that are locked, with all that hangs on them.
+/// Removes locked jobs, with everything tied to them.
 async fn remove(session: &mut Session<'_>, jobs: &[JobId]) -> StoreResult<u64> {
     if jobs.is_empty() {
         return Ok(0);

@@ -5,7 +5,7 @@ use ratchet_api::store::{BatchMetricsStore, BatchStore, Closed, JobPage, PageReq
 use ratchet_api::{Batch, BatchId, BatchMetrics, BatchProgress, JobId, JobStatus, StoreResult, Timestamp};
 
 use super::SqlStore;
-use crate::store::follow::Follow;
+use crate::store::cascade::Cascade;
 use crate::store::info::present;
 use crate::store::page::{limit_and_one, page};
 use crate::store::row::{Cells, Problem, read_readable};
@@ -58,13 +58,13 @@ async fn find(session: &mut Session<'_>, ids: &[BatchId]) -> StoreResult<Vec<Opt
 
 async fn close(session: &mut Session<'_>, id: BatchId) -> StoreResult<Closed> {
     let now = present(session).await?;
-    let Some(mut batch) = hold_batches(session, &[id]).await?.pop() else { return Ok(Closed::Unknown) };
+    let Some(mut batch) = lock_batches(session, &[id]).await?.pop() else { return Ok(Closed::Unknown) };
     if batch.progress.closed {
         return Ok(Closed::AlreadyClosed);
     }
     batch.progress.closed = true;
     let progress = batch.progress;
-    Follow::new(now, 1).update_batch(session, batch).await?;
+    Cascade::new(now, 1).update_batch(session, batch).await?;
     Ok(Closed::Closed(progress))
 }
 
@@ -97,16 +97,17 @@ fn metrics(cells: Cells<'_>) -> Result<BatchMetrics, Problem> {
 
 /// A batch whose row is locked until the transaction ends.
 #[derive(Clone, Debug)]
-pub(crate) struct HeldBatch {
+pub(crate) struct LockedBatch {
     pub(crate) id: BatchId,
     pub(crate) progress: BatchProgress,
     pub(crate) completed_at: Option<Timestamp>,
-    /// To be added to what its children took.
+    /// The execution time to add to the sum of its children.
     pub(crate) ran_ms: i64,
 }
 
-impl HeldBatch {
-    /// Completes the batch if its time has come; answers whether it did so now. Once completed it stays so.
+impl LockedBatch {
+    /// Completes the batch if it is closed and every child has ended; returns whether it did so now. A completed batch
+    /// stays completed.
     pub(crate) fn complete(&mut self, now: Timestamp) -> bool {
         let completes = self.progress.is_complete() && self.completed_at.is_none();
         if completes {
@@ -117,21 +118,29 @@ impl HeldBatch {
 }
 
 /// Locks batches in the order of their ids.
-pub(crate) async fn hold_batches(session: &mut Session<'_>, ids: &[BatchId]) -> StoreResult<Vec<HeldBatch>> {
+pub(crate) async fn lock_batches(
+    session: &mut Session<'_>,
+    ids: &[BatchId],
+) -> StoreResult<Vec<LockedBatch>> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
     let ids: Vec<JobId> = ids.iter().map(|id| id.parent()).collect();
-    let rows = session.sql().hold_batches.bind().arg("batch_ids", ids).rows(session).await?;
+    let rows = session.sql().lock_batches.bind().arg("batch_ids", ids).rows(session).await?;
     let held = |cells: Cells<'_>| {
         let batch = batch(cells)?;
-        Ok(HeldBatch { id: batch.id, progress: batch.progress, completed_at: batch.completed_at, ran_ms: 0 })
+        Ok(LockedBatch {
+            id: batch.id,
+            progress: batch.progress,
+            completed_at: batch.completed_at,
+            ran_ms: 0,
+        })
     };
     Ok(read_readable(session.op(), "a batch", &rows, held))
 }
 
-/// Writes batches that are held.
-pub(crate) async fn update_batches(session: &mut Session<'_>, batches: &[HeldBatch]) -> StoreResult<()> {
+/// Writes locked batches.
+pub(crate) async fn update_batches(session: &mut Session<'_>, batches: &[LockedBatch]) -> StoreResult<()> {
     if batches.is_empty() {
         return Ok(());
     }

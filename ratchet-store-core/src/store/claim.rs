@@ -1,4 +1,4 @@
-//! Taking jobs.
+//! Claiming jobs.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -13,16 +13,17 @@ use ratchet_api::{JobClaim, JobId, Outcome, Owner, ParkedOn, QueueLimit, QueueNa
 use super::SqlStore;
 use crate::driver::Row;
 use crate::store::commit::commit_all;
-use crate::store::hold::ids_of;
+use crate::store::lock_rows::ids_of;
 use crate::store::row::{self, read_if_readable, read_readable};
 use crate::store::session::Session;
 use crate::store::values::row_limit;
 
-/// How often a claim looks, if it found heads that other nodes were taking at that moment. Each time it looks as much
-/// further as a claim takes: by then their takers have moved on, or it finds what lies behind theirs.
+/// The maximum number of tries of one claim, if it found heads that other nodes were claiming at that moment. Each try
+/// reads further than the one before, by as many heads as the claim takes: by then the other nodes have moved on, or it
+/// finds the jobs behind theirs.
 const LOOKS: usize = 4;
 
-/// After such a claim so many others look further at once, for the others will be about again.
+/// The number of claims after such a claim that start with the second try, because the contention is likely to last.
 const CROWDED: u32 = 16;
 
 #[async_trait]
@@ -31,7 +32,7 @@ impl JobClaimStore for SqlStore {
         self.write("claim", |session| Box::pin(claim(session, request))).await
     }
 
-    /// One transaction, and so one wait for the disk instead of two.
+    /// Uses one transaction, and so one wait for the disk instead of two.
     async fn commit_and_claim(
         &self,
         owner: &Owner,
@@ -86,7 +87,7 @@ async fn claim(session: &mut Session<'_>, request: &ClaimRequest) -> StoreResult
     Ok(claims)
 }
 
-/// The queues in which jobs were parked when they were last looked at: they are left to `pull` at once.
+/// The queues that had parked jobs when they were last read: claims leave them to `pull` at once.
 #[derive(Debug, Default)]
 pub(super) struct Parkings(Mutex<BTreeSet<QueueName>>);
 
@@ -108,7 +109,7 @@ impl Parkings {
     }
 }
 
-/// Whether other nodes were taking the same heads lately.
+/// Whether other nodes were claiming the same heads lately: the number of claims that still expect them there.
 #[derive(Debug, Default)]
 pub(super) struct Crowd(AtomicU32);
 
@@ -117,14 +118,14 @@ impl Crowd {
         self.0.store(CROWDED, Ordering::Relaxed);
     }
 
-    /// Which look a claim begins with.
+    /// The number of the try with which a claim begins.
     fn first_look(&self) -> i64 {
         let left = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         i64::from(left.is_ok())
     }
 }
 
-/// The order of a claim: queues as they were asked for, and in each the best first.
+/// The order of a claim: queues as they were requested, and in each the best job first.
 fn rank(claim: &JobClaim, request: &ClaimRequest) -> impl Ord + use<> {
     let queue = request.queues.iter().position(|part| part.queue == claim.queue);
     let waited = claim.picked_at.since(claim.scheduled_time);
@@ -132,7 +133,7 @@ fn rank(claim: &JobClaim, request: &ClaimRequest) -> impl Ord + use<> {
     (queue, Reverse(boosted), claim.scheduled_time, claim.id)
 }
 
-/// What is left to take.
+/// Reduces the limits by the claims: `wanted` is the rest.
 fn subtract(wanted: &mut [QueueLimit], claims: &[JobClaim], limits: &[QueueLimit]) {
     for (left, part) in wanted.iter_mut().zip(limits) {
         left.limit =
@@ -140,17 +141,17 @@ fn subtract(wanted: &mut [QueueLimit], claims: &[JobClaim], limits: &[QueueLimit
     }
 }
 
-/// What one statement took.
+/// The result of one claim statement.
 #[derive(Default)]
 struct Found {
     claims: Vec<JobClaim>,
-    /// How many more there would have been, had others not held them.
+    /// How many more jobs it would have taken, had other nodes not held them.
     missed: i64,
-    /// The places, counted from 1, of queues with parked jobs, of which it took nothing.
+    /// The positions, counted from 1, of queues with parked jobs from which it took nothing.
     parked: Vec<i64>,
 }
 
-/// One statement, which reads so many heads beyond the limit.
+/// Runs one claim statement, which reads `spare` heads beyond the limit.
 async fn claim_once(
     session: &mut Session<'_>,
     request: &ClaimRequest,
@@ -181,8 +182,8 @@ async fn claim_once(
     Ok(found)
 }
 
-/// Takes from a queue in which jobs are parked: rare, so it has a statement of its own. `taken_on` tells what the jobs that
-/// this call has taken so far were parked on.
+/// Claims from a queue in which jobs are parked: a rare case, so it has a statement of its own. `taken_on` lists the
+/// resources and methods that the jobs taken by this call so far were parked on.
 async fn pull(
     session: &mut Session<'_>,
     request: &ClaimRequest,
@@ -200,7 +201,8 @@ async fn pull(
             .arg("lim", bounded(part.limit.saturating_sub(claims.len())))
             .arg("boost_ms", request.boost_interval.map_or(0, boost_millis))
             .arg("spare", look * bounded(part.limit))
-            // The last look hands out what there is: whoever gets less than it asked for believes that there is no more.
+            // The last try hands out what it finds and parks nothing: a caller that gets less than it asked for
+            // concludes that there is no more.
             .arg("park", look + 1 < LOOKS as i64)
             .arg("taken_on", &before)
             .each(session, |cells| {
@@ -211,7 +213,7 @@ async fn pull(
                     }
                     None => {
                         claims.extend(read_if_readable(op, CLAIMED, cells, row::claim));
-                        // One that cannot be read is no resource.
+                        // A cell that cannot be read names no resource.
                         taken_on.extend(cells.opt("parked_on").unwrap_or_default());
                     }
                 }
@@ -229,7 +231,7 @@ async fn pull(
     Ok(claims)
 }
 
-/// Claims. A row that does not even have an id or a fence is left with its owner; it must not hide its neighbours.
+/// Reads claims. A row without a readable id or fence is left with its owner; it must not hide its neighbours.
 pub(crate) fn readable(op: &'static str, rows: &[Box<dyn Row>]) -> Vec<JobClaim> {
     read_readable(op, CLAIMED, rows, row::claim)
 }
@@ -242,7 +244,7 @@ async fn owned(session: &mut Session<'_>, owner: &Owner) -> StoreResult<Vec<JobC
     Ok(readable(session.op(), &rows))
 }
 
-/// Takes these very jobs.
+/// Claims exactly these jobs.
 pub(crate) async fn pick_up(
     session: &mut Session<'_>,
     owner: &Owner,
@@ -253,7 +255,7 @@ pub(crate) async fn pick_up(
     Ok(readable(session.op(), &rows))
 }
 
-/// Takes jobs that are parked on this.
+/// Claims jobs that are parked on `on`.
 pub(crate) async fn pick_up_parked(
     session: &mut Session<'_>,
     owner: &Owner,
@@ -268,7 +270,7 @@ pub(crate) async fn pick_up_parked(
     Ok(readable(session.op(), &rows))
 }
 
-/// Takes jobs that no claim would ever find.
+/// Claims jobs that no ordinary claim would ever find.
 pub(crate) async fn pick_up_unreachable(
     session: &mut Session<'_>,
     owner: &Owner,
@@ -283,12 +285,13 @@ pub(crate) async fn pick_up_unreachable(
     Ok(claims)
 }
 
-/// As [`JobPriority::boosted`](ratchet_api::JobPriority::boosted) counts: less than a millisecond is no boost.
+/// Converts the interval as [`JobPriority::boosted`](ratchet_api::JobPriority::boosted) counts it: less than a
+/// millisecond is no boost.
 fn boost_millis(interval: Duration) -> i64 {
     i64::try_from(interval.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// A limit that no table reaches, so that adding to it cannot overflow.
+/// Caps a limit at a number that no table reaches, so that adding to it cannot overflow.
 fn bounded(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX).min(i64::from(i32::MAX))
 }

@@ -1,26 +1,25 @@
-//! Rows that cannot be read and that no owner holds: they end as dead letters, so that nobody meets them again.
+//! Rows that cannot be read and that no owner holds: they end as dead letters, so that no later call finds them again.
 //!
-//! A row that an owner holds ends by its owner's outcome: a claim marks it as `corrupt`.
+//! A row that an owner holds is ended by its owner's outcome: a claim marks it as `corrupt`.
 
 use std::collections::HashMap;
 
 use ratchet_api::{BatchId, Fingerprint, JobId, JobStatus, StoreResult};
 
-use crate::store::follow::Follow;
+use crate::store::cascade::Cascade;
 use crate::store::info::present;
 use crate::store::row::{Cells, read_all};
 use crate::store::session::Session;
 
-/// A job that lives has a queue row, unless a foreign hand deleted it.
+/// The error of a live job without a queue row, which can only have been deleted by hand.
 pub(crate) const QUEUE_ROW_GONE: &str = "CorruptRow: the queue row of this job is gone";
 
-/// A schedule that can never fire.
+/// The error of a schedule that cannot be read, and so can never fire.
 pub(crate) const SCHEDULE: &str = "CorruptRow: this schedule cannot be read";
 
-/// Ends those of these jobs that have neither a queue row nor an end as FAILED, and follows what that leads to. Answers how
-/// many there were.
+/// Ends as FAILED those of these jobs that have neither a queue row nor an end, with the cascade. Returns their number.
 ///
-/// `error` names nothing that the row says: it was not sanitized.
+/// `error` must quote nothing from the row: it is stored unsanitized.
 pub(crate) async fn end_corrupt(
     session: &mut Session<'_>,
     jobs: &[JobId],
@@ -41,7 +40,7 @@ pub(crate) async fn end_corrupt(
     for (job, _) in &ended {
         tracing::error!(op = session.op(), %job, error, "job dead-lettered: its row is damaged");
     }
-    let mut follow = Follow::new(present(session).await?, ended.len());
+    let mut follow = Cascade::new(present(session).await?, ended.len());
     for (cause, (_, batch)) in ended.iter().enumerate() {
         if let Some(batch) = batch {
             follow.count_outcome(cause, *batch, JobStatus::Failed, 0);

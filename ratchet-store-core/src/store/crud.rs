@@ -8,9 +8,9 @@ use ratchet_api::{BusinessKey, Edge, Fence, IdempotencyKey, Job, JobClaim, JobId
 
 use super::SqlStore;
 use crate::driver::Row;
-use crate::store::follow::edges_from;
-use crate::store::hold::ids_of;
+use crate::store::cascade::edges_from;
 use crate::store::insert::key_hash;
+use crate::store::lock_rows::ids_of;
 use crate::store::row::{self, Cells, Problem, read_all};
 use crate::store::session::Session;
 
@@ -50,7 +50,7 @@ fn first_id(op: &'static str, rows: &[Box<dyn Row>]) -> StoreResult<Option<JobId
     rows.first().map(|row| Cells(row).must(op, "job_id")).transpose()
 }
 
-/// Which of the things that were asked for this row answers.
+/// The position, in the call, of the request that this row answers.
 fn place(op: &'static str, cells: Cells<'_>) -> StoreResult<usize> {
     Ok(cells.must::<u32>(op, "place")? as usize - 1)
 }
@@ -98,7 +98,7 @@ fn loaded_row(cells: Cells<'_>, owner: &Owner, claim: &JobClaim) -> Loaded {
     })
 }
 
-/// Most jobs have no edges; then this asks nothing.
+/// Adds the edges. Most jobs have none; then no statement runs.
 async fn add_edges(session: &mut Session<'_>, loaded: &mut [Loaded]) -> StoreResult<()> {
     let parents = loaded.iter().filter_map(|loaded| match loaded {
         Loaded::Job(job, _) if job.edge_count > 0 => Some(job.spec.id),

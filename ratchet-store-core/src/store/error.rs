@@ -1,4 +1,4 @@
-//! What the driver reports, in the words of the contract.
+//! Driver errors in the terms of the store contract.
 
 use std::borrow::Cow;
 use std::error::Error as _;
@@ -7,7 +7,7 @@ use ratchet_api::{StoreError, StoreErrorKind};
 
 use crate::{ConnectError, ConstraintDetector as _, Dialect};
 
-/// An error of a statement, on a connection of the store or on one of a transaction that a user began.
+/// Classifies an error of a statement, on a connection of the store or of a transaction that a user began.
 pub(super) fn classify(
     dialect: Dialect,
     op: &'static str,
@@ -18,7 +18,7 @@ pub(super) fn classify(
         _ if dialect.is_lost_race(&error) => {
             (StoreErrorKind::Transient, "the transaction lost against others too often; try again")
         }
-        // The connection is dropped, and the next one may lead to the server that writes.
+        // The connection is dropped, and the next one may lead to a server that accepts writes.
         sqlx::Error::Database(_) if dialect.is_read_only(&error) => (
             StoreErrorKind::Transient,
             "the server only reads; it is a standby, or was told to. Connect to the primary",
@@ -55,7 +55,7 @@ pub(super) fn classify(
     coded(dialect, StoreError::new(kind, op, detail), error)
 }
 
-/// With the driver's error underneath, and the database's code for it.
+/// Adds the driver's error as the source, and the database's code.
 fn coded(dialect: Dialect, trouble: StoreError, error: sqlx::Error) -> StoreError {
     let code = error.as_database_error().and_then(|error| dialect.code(error)).map(Cow::into_owned);
     let trouble = match code {
@@ -69,17 +69,17 @@ fn is_constraint(kind: &sqlx::error::ErrorKind) -> bool {
     !matches!(kind, sqlx::error::ErrorKind::Other)
 }
 
-/// An error of opening a connection.
+/// Classifies an error of opening a connection.
 pub(super) fn unreachable(dialect: Dialect, op: &'static str, error: sqlx::Error) -> StoreError {
     ConnectError::new(dialect, error).during(op)
 }
 
-/// Whether the server undid the whole transaction for the sake of others, so that running it again may succeed.
+/// Whether the server rolled back the whole transaction in favor of others, so that a re-run may succeed.
 pub(super) fn is_lost_race(dialect: Dialect, error: &StoreError) -> bool {
     driver_error(error).is_some_and(|error| dialect.is_lost_race(error))
 }
 
-/// Whether the connection is still good after this error: the server answered, and did not say goodbye.
+/// Whether the connection is still usable after this error: the server answered, and did not close it.
 pub(super) fn leaves_connection_usable(dialect: Dialect, error: &StoreError) -> bool {
     match driver_error(error) {
         None => true,

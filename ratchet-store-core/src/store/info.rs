@@ -1,4 +1,4 @@
-//! What the store says about itself.
+//! Information about the store.
 
 use std::any::Any;
 
@@ -25,7 +25,7 @@ impl StoreInfo for SqlStore {
     }
 }
 
-/// The present by the clock that decides, for a transaction that needs one instant in several statements.
+/// The present time by the clock that decides, for a transaction that needs one instant in several statements.
 pub(crate) async fn present(session: &mut Session<'_>) -> StoreResult<Timestamp> {
     let row = session.sql().now.bind().arg("now", session.store().now()).row(session).await?;
     Cells(&row).must(session.op(), "now")

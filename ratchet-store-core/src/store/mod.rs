@@ -1,29 +1,29 @@
-//! The store itself: what every SQL database does in the same order, for the same reasons, with the same answers.
+//! The SQL store: its operations, with the order of steps and the verdicts that are the same for every SQL database.
 //!
-//! A dialect gives the texts of the statements ([`Texts`]) and a [`Driver`]; nothing here knows which one it is.
+//! A dialect supplies the texts of the statements ([`Texts`]) and a [`Driver`]; nothing here knows which one it is.
 //!
 //! - [`statement`]: the list of statements, and binding values to them by name;
 //! - [`session`]: connections, transactions, re-runs, timeouts;
 //! - [`row`]: rows into values;
 //! - [`insert`], [`claim`], [`commit`]: the operations that carry the load;
-//! - [`hold`]: locking jobs before they are changed; [`follow`]: what the end of a job leads to, shared by commit,
-//!   cancel and insert;
+//! - [`hold`]: locking jobs before they are changed; [`follow`]: the cascade of an ended job, shared by commit, cancel
+//!   and insert;
 //! - the rest: one file for each part of the contract.
 
 mod alert;
 mod archive;
 mod batch;
+mod cascade;
 mod claim;
 mod commit;
 mod control;
 mod corrupt;
 mod crud;
 mod error;
-mod follow;
-mod hold;
 mod info;
 mod insert;
 mod lock;
+mod lock_rows;
 mod node;
 mod page;
 mod permit;
@@ -49,15 +49,15 @@ use crate::{Dialect, Namespace};
 use session::Sessions;
 use statement::Statements;
 
-/// How to open a store. A dialect's own options are made of these.
+/// The options of a store. A dialect's own options are made of these.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SqlOptions {
     /// Where the tables are.
     pub namespace: Namespace,
-    /// The clock that decides; another than the database's is for tests.
+    /// The clock that decides; a clock other than the database's is for tests.
     pub clock: StoreClock,
-    /// The most connections at once. More than a few buy nothing.
+    /// The maximum number of connections. More than a few buy nothing.
     pub connections: usize,
     /// Connections for reading alone, for a database with one writer.
     pub readers: Option<usize>,
@@ -68,7 +68,7 @@ pub struct SqlOptions {
 }
 
 impl SqlOptions {
-    /// For the tables in this namespace.
+    /// Creates the default options for the tables in this namespace.
     #[must_use]
     pub fn new(namespace: Namespace) -> Self {
         Self {
@@ -94,11 +94,11 @@ pub struct SqlStore {
 }
 
 impl SqlStore {
-    /// Makes a store of a driver and the texts of its dialect; `name` is what logs and metrics call it. Connections
+    /// Creates a store from a driver and the texts of its dialect; `name` is what logs and metrics call it. Connections
     /// are opened when they are needed.
     ///
     /// # Errors
-    /// A text that cannot become a statement.
+    /// If a text cannot become a statement.
     pub fn new(
         name: &'static str,
         driver: Arc<dyn Driver>,
@@ -115,7 +115,7 @@ impl SqlStore {
         Self { name, sessions, driver, sql, options, crowd, parkings }
     }
 
-    /// The same store with a connection of its own.
+    /// The same store with a pool of one connection of its own.
     fn alone(&self) -> Self {
         let mut options = self.options.clone();
         options.connections = 1;
@@ -123,7 +123,8 @@ impl SqlStore {
         Self::open(self.name, Arc::clone(&self.driver), Arc::clone(&self.sql), options)
     }
 
-    /// The SQL store behind a store, if it is one of this dialect: how a transaction of a driver finds its store.
+    /// The SQL store behind `store`, if it is one of this dialect. This is how a transaction of a driver finds its
+    /// store.
     ///
     /// # Errors
     /// [`Unsupported`](StoreErrorKind::Unsupported) if it is another.
@@ -134,7 +135,7 @@ impl SqlStore {
         found.ok_or_else(|| StoreError::new(StoreErrorKind::Unsupported, "insert_in", other()))
     }
 
-    /// How it was opened.
+    /// The options that the store was opened with.
     pub const fn options(&self) -> &SqlOptions {
         &self.options
     }
@@ -149,14 +150,14 @@ impl SqlStore {
         self.sessions.close().await;
     }
 
-    /// What a statement binds as `:now`: nothing, so that the database's clock decides, or a test's time.
+    /// The value that a statement binds as `:now`: `None`, so that the database's clock decides, or a test's time.
     fn now(&self) -> Option<Timestamp> {
         self.options.clock.manual_now()
     }
 }
 
 impl fmt::Debug for SqlStore {
-    /// Says where the data is; a driver says so without the user and the password.
+    /// Shows where the data is; a driver shows that without the user and the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqlStore")
             .field("name", &self.name)

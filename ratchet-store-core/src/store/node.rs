@@ -1,4 +1,4 @@
-//! Nodes: who is alive, and what becomes of the work of those who are not.
+//! Nodes: membership, heartbeats, and the recovery of jobs from dead owners.
 
 use std::time::Duration;
 
@@ -115,8 +115,8 @@ async fn renew(session: &mut Session<'_>, beat: &Beat) -> StoreResult<BeatReply>
     Ok(reply)
 }
 
-/// The beats that bear on these deaths. A row that cannot be read proves nothing, and keeps nobody from proving something:
-/// its node is told as one that has never beaten, with the lease of whoever asks.
+/// The beats that matter for these deaths. A row that cannot be read proves nothing, and must not keep others from
+/// proving something: its node is reported as one that has never beaten, with the lease of the caller.
 async fn pulses(session: &mut Session<'_>, dead: &[Owner], lease: Duration) -> StoreResult<Vec<Pulse>> {
     let pulses = session.sql().pulses.bind().arg("now", session.store().now());
     let rows = pulses.arg("dead", names(dead)).rows(session).await?;
@@ -152,12 +152,12 @@ async fn leave(session: &mut Session<'_>, owner: &Owner) -> StoreResult<bool> {
     if session.sql().leave.bind().arg("owner", owner.as_str()).run(session).await? > 0 {
         return Ok(true);
     }
-    // Whoever was not on the list has left before; a reply may have been lost.
+    // An owner without a row has left before; a reply may have been lost.
     let row = session.sql().holds_jobs.bind().arg("owner", owner.as_str()).row(session).await?;
     Ok(!Cells(&row).must::<bool>(session.op(), "holds_jobs")?)
 }
 
-/// What a row of `scheduler_node` tells about its beats.
+/// The beats in a row of `scheduler_node`.
 fn pulse(cells: Cells<'_>) -> Result<Pulse, Problem> {
     let mut pulse = Pulse::joined(cells.get("node_id")?, cells.get("heartbeat_ts")?, cells.get("lease_ms")?);
     pulse.since = cells.get("beating_since")?;

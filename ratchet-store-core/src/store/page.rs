@@ -6,13 +6,13 @@ use ratchet_api::store::JobPage;
 use crate::driver::Row;
 use crate::store::row::{self, Cells};
 
-/// One row more than asked for tells whether there is another page.
+/// The limit plus one: one row more than requested tells whether there is another page.
 pub(crate) fn limit_and_one(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1)
 }
 
-/// Rows of `vw_jobs` as a page; a row that cannot be read is named and hides no other. One without an id is left out:
-/// statements that make pages pass over such rows, so that a page never consists of them.
+/// Rows of `vw_jobs` as a page; a row that cannot be read is listed by its id and hides no other. One without an id is
+/// left out: statements that make pages pass over such rows, so that a page never consists of them.
 pub(crate) fn page(rows: &[Box<dyn Row>], limit: usize) -> JobPage {
     let mut page = JobPage::default();
     let mut last = None;

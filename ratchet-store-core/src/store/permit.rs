@@ -9,7 +9,7 @@ use ratchet_api::{
 };
 
 use super::SqlStore;
-use crate::store::hold::{Held, Place, hold, ids_of};
+use crate::store::lock_rows::{LockedJob, RowState, ids_of, lock_rows};
 use crate::store::row::{Cells, Problem, read_readable};
 use crate::store::session::Session;
 
@@ -49,16 +49,17 @@ impl ResourcePermitStore for SqlStore {
     }
 }
 
-/// Locks the jobs, so that none ends meanwhile, then the limits, so that nobody else counts meanwhile.
+/// Acquires permits. It locks the jobs, so that none ends meanwhile, then the limits, so that no other call counts
+/// meanwhile.
 async fn acquire(
     session: &mut Session<'_>,
     owner: &Owner,
     requests: &[PermitRequest],
 ) -> StoreResult<Vec<Permit>> {
     let ids: Vec<JobId> = requests.iter().map(|request| request.id).collect();
-    let jobs = hold(session, &ids).await?;
+    let jobs = lock_rows(session, &ids).await?;
     let resources: Vec<&str> = requests.iter().map(|request| request.resource.as_str()).collect();
-    let limits = hold_limits(session, &resources).await?;
+    let limits = lock_limits(session, &resources).await?;
     let (mut in_use, held) = in_use(session, &resources, &ids).await?;
 
     let mut granted: Vec<&PermitRequest> = Vec::new();
@@ -85,24 +86,24 @@ async fn acquire(
     Ok(answers)
 }
 
-fn is_held_by(job: &Held, owner: &Owner) -> bool {
-    matches!(&job.place, Place::Queue(queued)
+fn is_held_by(job: &LockedJob, owner: &Owner) -> bool {
+    matches!(&job.place, RowState::Queue(queued)
         if queued.status == JobStatus::Running && queued.picked_by.as_ref() == Some(owner))
 }
 
-async fn hold_limits(
+async fn lock_limits(
     session: &mut Session<'_>,
     resources: &[&str],
 ) -> StoreResult<HashMap<ResourceName, ResourceLimit>> {
-    let rows = session.sql().hold_limits.bind().arg("resources", resources).rows(session).await?;
+    let rows = session.sql().lock_limits.bind().arg("resources", resources).rows(session).await?;
     let limits = read_readable(session.op(), "a resource", &rows, limit);
     Ok(limits.into_iter().map(|limit| (limit.name.clone(), limit)).collect())
 }
 
-/// The permits of resources that are in use, and those of them that some jobs have.
+/// The number of permits in use by resource, and those of them that some jobs hold.
 type InUse = (HashMap<ResourceName, u64>, HashSet<(ResourceName, JobId)>);
 
-/// How many permits of these resources are in use, and which of them these jobs have.
+/// Reads how many permits of these resources are in use, and which of them these jobs hold.
 async fn in_use(session: &mut Session<'_>, resources: &[&str], jobs: &[JobId]) -> StoreResult<InUse> {
     let in_use = session.sql().permits_in_use.bind().arg("resources", resources);
     let rows = in_use.arg("job_ids", ids_of(jobs)).rows(session).await?;

@@ -1,4 +1,4 @@
-//! What a command line and a dashboard ask.
+//! The queries of a command line and a dashboard.
 
 use async_trait::async_trait;
 use ratchet_api::store::{
@@ -12,7 +12,7 @@ use ratchet_api::{
 use super::SqlStore;
 use crate::store::alert::alerts_of;
 use crate::store::batch::batch;
-use crate::store::follow::edges_from;
+use crate::store::cascade::edges_from;
 use crate::store::page::{limit_and_one, page};
 use crate::store::record::{edges_to, executions, logs};
 use crate::store::recurring::readable;
@@ -20,7 +20,7 @@ use crate::store::row::{self, Cells, Problem, read_all, read_readable};
 use crate::store::session::Session;
 use crate::store::values::row_limit;
 
-/// The first lines of a log that go into a job's story.
+/// The maximum number of log lines in a job's story, from the first on.
 const STORY_LOG_LINES: usize = 1_000;
 
 #[async_trait]

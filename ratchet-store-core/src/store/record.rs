@@ -1,4 +1,4 @@
-//! What is kept beside the jobs: history, logs, tags and edges.
+//! The records beside the jobs: history, logs, tags and edges.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use ratchet_api::store::{ExecutionStore, JobLogStore, TagStore, WorkflowConditio
 use ratchet_api::{Edge, Execution, JobId, LogLine, NewLogLine, StoreResult, Tag};
 
 use super::SqlStore;
-use crate::store::follow;
-use crate::store::hold::ids_of;
+use crate::store::cascade;
+use crate::store::lock_rows::ids_of;
 use crate::store::row::{self, Cells, Problem, read_readable};
 use crate::store::session::Session;
 use crate::store::values::{retention_millis, row_limit};
@@ -93,7 +93,7 @@ impl TagStore for SqlStore {
 #[async_trait]
 impl WorkflowConditionStore for SqlStore {
     async fn edges_from(&self, parents: &[JobId]) -> StoreResult<Vec<Edge>> {
-        self.read("edges_from", |session| Box::pin(follow::edges_from(session, parents))).await
+        self.read("edges_from", |session| Box::pin(cascade::edges_from(session, parents))).await
     }
 
     async fn edges_to(&self, children: &[JobId]) -> StoreResult<Vec<Edge>> {

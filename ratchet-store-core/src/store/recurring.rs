@@ -1,4 +1,4 @@
-//! Schedules, and changes of jobs that end nothing.
+//! Schedules, and changes of jobs that do not end them.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use super::SqlStore;
 use crate::driver::Row;
 use crate::store::claim::{pick_up, pick_up_parked, pick_up_unreachable};
 use crate::store::corrupt::{SCHEDULE, end_corrupt};
-use crate::store::hold::{hold, ids_of};
 use crate::store::info::present;
 use crate::store::insert::{JobColumns, Waits, store};
+use crate::store::lock_rows::{ids_of, lock_rows};
 use crate::store::row::{self, Cells, read_all, read_readable};
 use crate::store::session::Session;
 use crate::store::values::{retention_millis, row_limit};
 
-/// How often a save that lost the key to someone who is gone again tries anew.
+/// The number of tries of a save that loses the key to a job that is gone again when it is looked up.
 const ATTEMPTS: usize = 10;
 
 #[async_trait]
@@ -44,7 +44,7 @@ impl RecurringStore for SqlStore {
             if corrupt.is_empty() {
                 return Ok(due);
             }
-            // They would stand before the others for ever.
+            // Corrupt schedules would stay before the others for ever.
             let end = self.transaction(DUE, |session| Box::pin(end_corrupt(session, &corrupt, SCHEDULE)));
             if end.await? == 0 {
                 return Ok(due);
@@ -65,7 +65,7 @@ async fn due(session: &mut Session<'_>, limit: usize) -> StoreResult<(Vec<Job>, 
             Ok(job) => due.push(job),
             Err(problem) => {
                 let id = Cells(row).must(session.op(), "job_id")?;
-                tracing::error!(job = %id, %problem, "a schedule cannot be read");
+                tracing::error!(job = %id, %problem, "schedule cannot be read: it will be dead-lettered");
                 corrupt.push(id);
             }
         }
@@ -73,12 +73,12 @@ async fn due(session: &mut Session<'_>, limit: usize) -> StoreResult<(Vec<Job>, 
     Ok((due, corrupt))
 }
 
-/// Schedules that can be read; one that cannot must not keep the others from firing.
+/// Reads schedules; one that cannot be read must not keep the others from firing.
 pub(crate) fn readable(op: &'static str, rows: &[Box<dyn Row>]) -> Vec<Job> {
     read_readable(op, "a schedule", rows, row::job)
 }
 
-/// The key's reservation decides between two nodes that save at once.
+/// Saves a schedule. The key's reservation decides between two nodes that save at once.
 async fn save(
     session: &mut Session<'_>,
     key: &BusinessKey,
@@ -113,7 +113,7 @@ async fn update(
     let rows = find.rows(session).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let holder: JobId = Cells(row).must(session.op(), "job_id")?;
-    match hold(session, &[holder]).await?.get(&holder) {
+    match lock_rows(session, &[holder]).await?.get(&holder) {
         Some(held) if held.is_schedule() => {}
         Some(held) if !held.status().is_terminal() => return Ok(Some(SavedRecurring::KeyTaken { holder })),
         _ => return Ok(None),
@@ -144,7 +144,7 @@ async fn make(
     Ok(())
 }
 
-/// Which schedules to end; an empty field does not restrict.
+/// The filter for schedules to end; an empty field does not restrict.
 #[derive(Default)]
 struct Matching<'a> {
     key: Option<&'a BusinessKey>,

@@ -1,4 +1,4 @@
-//! Rows into values. A cell that no version of this program wrote makes its own row unreadable, and no other.
+//! Reads rows into values. A cell that no version of this program wrote makes its own row unreadable, and no other.
 
 use std::time::Duration;
 
@@ -88,17 +88,17 @@ impl Cells<'_> {
         T::from_cell(self.0, name).map_err(|problem| format!("{name}: {problem}").into())
     }
 
-    /// A count or a flag that may come as null instead of 0 or false, which is cheaper on the way.
+    /// A count or a flag that may come as null instead of 0 or false, which is cheaper to transfer.
     pub(crate) fn or_none<T: FromCell + Default>(self, name: &str) -> Result<T, Problem> {
         Ok(self.opt(name)?.unwrap_or_default())
     }
 
-    /// A text for people; damaged or missing, it is empty.
+    /// A text for people; empty if it is damaged or missing.
     pub(crate) fn shown(self, name: &str) -> String {
         self.opt(name).ok().flatten().unwrap_or_default()
     }
 
-    /// A count, as near to what is stored as a count can be.
+    /// A count, clamped to its range; 0 if it is damaged or missing.
     pub(crate) fn clamped(self, name: &str) -> u32 {
         let count = self.opt::<i64>(name).ok().flatten().unwrap_or_default();
         u32::try_from(count.max(0)).unwrap_or(u32::MAX)
@@ -109,7 +109,7 @@ impl Cells<'_> {
         self.get(name).map_err(|problem| broken(op, problem))
     }
 
-    /// Likewise, where null has a meaning.
+    /// A cell that only a broken statement could get wrong, and where null has a meaning.
     pub(crate) fn must_opt<T: FromCell>(self, op: &'static str, name: &str) -> StoreResult<Option<T>> {
         self.opt(name).map_err(|problem| broken(op, problem))
     }
@@ -132,7 +132,7 @@ pub(crate) fn read_all<T>(
     rows.iter().map(|row| read(Cells(row)).map_err(|problem| named(row, problem))).collect()
 }
 
-/// Reads the rows that can be read. One that cannot is logged with its `job_id`, and must not hide its neighbours.
+/// Reads the rows that can be read. One that cannot is logged with its `job_id`, and does not hide its neighbours.
 pub(crate) fn read_readable<T>(
     op: &'static str,
     what: &'static str,
@@ -142,7 +142,7 @@ pub(crate) fn read_readable<T>(
     rows.iter().filter_map(|row| read_if_readable(op, what, Cells(row), &read)).collect()
 }
 
-/// Likewise, of one row.
+/// Reads one row, or logs with its `job_id` that it cannot be read.
 pub(crate) fn read_if_readable<T>(
     op: &'static str,
     what: &'static str,
@@ -151,7 +151,7 @@ pub(crate) fn read_if_readable<T>(
 ) -> Option<T> {
     let unreadable = |problem: &Problem| {
         let job = cells.get::<JobId>("job_id").ok().map(|id| id.to_string());
-        tracing::error!(op, job, %problem, "{what} cannot be read");
+        tracing::error!(op, job, %problem, "row skipped: {what} cannot be read");
     };
     read(cells).inspect_err(unreadable).ok()
 }
@@ -166,7 +166,7 @@ pub(crate) fn job(cells: Cells<'_>) -> Result<Job, Problem> {
     job.crash_count = cells.get("crash_count")?;
     job.picked_by = cells.opt("picked_by")?;
     job.picked_at = cells.opt("picked_at")?;
-    // One that nobody knows keeps nobody from reading the job.
+    // A value that this version does not know keeps nobody from reading the job.
     job.parked_on = cells.opt("parked_on").unwrap_or_default();
     job.paused_from = cells.opt("paused_from_status")?;
     job.cancel_reason = cells.opt("cancel_reason")?;
@@ -183,7 +183,7 @@ pub(crate) fn job(cells: Cells<'_>) -> Result<Job, Problem> {
     Ok(job)
 }
 
-/// A job that this owner holds by this claim, and a row of job/load.sql with what the claim does not say.
+/// A job that this owner holds by this claim, from a row of job/load.sql with the columns that the claim lacks.
 pub(crate) fn held(cells: Cells<'_>, owner: &Owner, claim: &JobClaim) -> Result<Job, Problem> {
     let mut job = common(cells, claim.id)?;
     job.fence = claim.fence;
@@ -203,7 +203,7 @@ pub(crate) fn held(cells: Cells<'_>, owner: &Owner, claim: &JobClaim) -> Result<
     Ok(job)
 }
 
-/// What no claim says. Read in the order of job/load.sql, which is the cheapest.
+/// The columns that a claim does not carry. They are read in the order of job/load.sql, which is the cheapest.
 fn common(cells: Cells<'_>, id: JobId) -> Result<Job, Problem> {
     let payload = payload(cells, "payload", "target", "method")?.ok_or("payload: missing")?;
     let mut spec = JobSpec::with_id(id, payload);
@@ -222,7 +222,7 @@ fn common(cells: Cells<'_>, id: JobId) -> Result<Job, Problem> {
     Ok(job)
 }
 
-/// The failure callback of a job whose row cannot be read, if that much can.
+/// The failure callback of a job whose row cannot be read, if at least the callback can.
 pub(crate) fn on_failure(cells: Cells<'_>) -> Option<JobPayload> {
     let read = |cells| payload(cells, "on_failure_payload", "on_failure_target", "on_failure_method");
     let found = match cells.0.rare().ok()? {
@@ -233,7 +233,7 @@ pub(crate) fn on_failure(cells: Cells<'_>) -> Option<JobPayload> {
     found.ok().flatten()
 }
 
-/// What most jobs have nothing in.
+/// Reads the rare columns, in which most jobs have nothing.
 fn read_rare(cells: Cells<'_>, job: &mut Job) -> Result<(), Problem> {
     let spec = &mut job.spec;
     spec.params = cells.opt("params")?;
@@ -284,7 +284,7 @@ pub(crate) fn claim(cells: Cells<'_>) -> Result<JobClaim, Problem> {
     intact_claim(cells).or_else(|problem| corrupt_claim(cells, &problem))
 }
 
-/// Read in the order of claim/claim.sql, which is the cheapest.
+/// Reads an intact claim, in the order of claim/claim.sql, which is the cheapest.
 fn intact_claim(cells: Cells<'_>) -> Result<JobClaim, Problem> {
     let (id, fence, queue): (_, Fence, _) =
         (cells.get("job_id")?, cells.get("version")?, cells.get("queue")?);
@@ -305,7 +305,7 @@ fn intact_claim(cells: Cells<'_>) -> Result<JobClaim, Problem> {
     Ok(claim)
 }
 
-/// What can be read, which must be enough to end it: its id and its fence.
+/// Reads the readable part of a damaged claim, which must be enough to end it: its id and its fence.
 fn corrupt_claim(cells: Cells<'_>, problem: &Problem) -> Result<JobClaim, Problem> {
     let queue = cells.get("queue").unwrap_or_default();
     let time = |name| cells.get(name).unwrap_or(Timestamp::MIN);
@@ -322,11 +322,11 @@ fn corrupt_claim(cells: Cells<'_>, problem: &Problem) -> Result<JobClaim, Proble
     Ok(claim)
 }
 
-/// A row of `scheduler_job_edge` with the expression of its condition. A condition that cannot be read is one that nobody
-/// can evaluate, so that the edge is refused when its parent ends and keeps no parent from ending.
+/// A row of `scheduler_job_edge` with the expression of its condition. A condition that cannot be read counts as one
+/// that nobody can evaluate, so that the edge is refused when its parent ends and keeps no parent from ending.
 pub(crate) fn edge(cells: Cells<'_>) -> Result<Edge, Problem> {
     let condition = condition(cells).unwrap_or_else(|problem| {
-        tracing::error!(%problem, "the condition of an edge cannot be read");
+        tracing::error!(%problem, "edge condition cannot be read: an open edge will be refused");
         Condition::Custom("unreadable".into())
     });
     let mut edge = Edge::new(cells.get("parent_id")?, cells.get("child_id")?, condition);

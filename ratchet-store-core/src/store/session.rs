@@ -1,8 +1,8 @@
-//! Connections, and running work on them.
+//! Connection pools, and running work on their connections.
 //!
-//! The driver's own pool asks the server for a sign of life before and after each use: three round trips where one
-//! does. Here a connection goes back only after work that ended well or was rolled back; whatever else happens to it
-//! (an error of the connection, a timeout, a caller that stopped waiting), it is dropped.
+//! The driver's own pool pings the server before and after each use: three round trips where one is enough. Here a
+//! connection goes back only after work that ended well or was rolled back; in all other cases (an error of the
+//! connection, a timeout, a caller that stopped waiting) it is dropped.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,10 +19,10 @@ use super::{SqlOptions, SqlStore};
 use crate::driver::{Connection, Driver, Work};
 use crate::{Dialect, transient};
 
-/// A connection that was idle for longer may have died unnoticed, so it is asked first.
+/// A connection that was idle for longer may have died unnoticed, so it is pinged first.
 const TRUSTED_IDLE: Duration = Duration::from_secs(5);
 
-/// A few connections to one database.
+/// The connection pools of one database.
 pub(super) struct Sessions {
     writers: Pool,
     /// Connections for reading alone, for a database with one writer.
@@ -44,11 +44,11 @@ pub(crate) struct Session<'a> {
     alone: bool,
 }
 
-/// Whose connection it is.
+/// A connection, of the store or of a transaction of a user.
 enum Link<'a> {
-    /// The store's.
+    /// A connection of the store.
     Ours(Box<dyn Connection>),
-    /// Of a transaction that a user began and will end.
+    /// The connection of a transaction that a user began and will end.
     Theirs(Box<dyn Connection + 'a>),
 }
 
@@ -68,7 +68,7 @@ impl Sessions {
         }
     }
 
-    /// Closes every idle connection in good manners.
+    /// Closes every idle connection properly.
     pub(super) async fn close(&self) {
         for pool in [Some(&self.writers), self.readers.as_ref()].into_iter().flatten() {
             pool.free.close();
@@ -148,7 +148,7 @@ impl<'a> Session<'a> {
         self.store.driver.dialect()
     }
 
-    /// What an error of the driver means.
+    /// Classifies an error of the driver.
     pub(crate) fn classify(&self, error: sqlx::Error) -> StoreError {
         classify(self.dialect(), self.op, matches!(self.connection, Link::Theirs(_)), error)
     }
@@ -160,7 +160,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Something to do on a session: a function of it, because it may run more than once.
+/// Work to do on a session: a function of it, because it may run more than once.
 pub(super) trait Task<'a, T>:
     for<'s> Fn(&'s mut Session<'a>) -> BoxFuture<'s, StoreResult<T>> + Send + Sync
 {
@@ -181,7 +181,7 @@ impl SqlStore {
         self.run(op, Work::Write, task).await
     }
 
-    /// Runs statements that happen together or not at all.
+    /// Runs statements in one transaction.
     pub(super) async fn transaction<'a, T>(
         &'a self,
         op: &'static str,
@@ -190,7 +190,7 @@ impl SqlStore {
         self.run(op, Work::Transaction, task).await
     }
 
-    /// Runs a task, and again as a whole if it lost against others. Each time has its own timeout.
+    /// Runs a task, and again as a whole if it lost a race against others. Each try has its own timeout.
     async fn run<'a, T>(&'a self, op: &'static str, work: Work, task: impl Task<'a, T>) -> StoreResult<T> {
         let dialect = self.driver.dialect();
         let once = || async {
@@ -198,7 +198,7 @@ impl SqlStore {
                 || StoreError::new(StoreErrorKind::Transient, op, "the database did not answer in time");
             let done = timeout(self.options.operation_timeout, self.once(op, work, &task)).await;
             done.unwrap_or_else(|_| {
-                // The others may lead nowhere as well.
+                // The other connections may be dead as well.
                 self.sessions.pool(work).clear();
                 Err(late())
             })
@@ -218,13 +218,13 @@ impl SqlStore {
         let (result, usable) = session.work(self.driver.begin(work), task).await;
         match session.connection {
             Link::Ours(connection) if usable => pool.push(connection),
-            // What ended this one may have ended the others.
+            // The cause may have broken the other connections as well.
             _ => pool.clear(),
         }
         result
     }
 
-    /// Runs a task once, inside a transaction that a user began: theirs to commit, and theirs to run again.
+    /// Runs a task once, inside a transaction that a user began: only the user may commit it, or run it again.
     pub(super) async fn enlisted<'a, T>(
         &'a self,
         op: &'static str,
@@ -236,7 +236,8 @@ impl SqlStore {
 }
 
 impl<'a> Session<'a> {
-    /// Does a task, as a transaction if there is something to begin. Answers also whether the connection is still good.
+    /// Runs a task, in a transaction if there is something to begin. Also returns whether the connection is still
+    /// usable.
     async fn work<T>(
         &mut self,
         begin: Option<&'static str>,

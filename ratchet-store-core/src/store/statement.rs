@@ -8,11 +8,11 @@ use crate::driver::Row;
 use crate::value::{IntoValue, Values};
 use crate::{Dialect, Namespace, Statement, TextError};
 
-/// A file of statements that run one after the other with the same values. The last one answers.
+/// A file of statements that run one after the other with the same values. The last one returns the rows.
 pub(crate) struct Query {
     name: &'static str,
     statements: Vec<Statement>,
-    /// All of them with a transaction around them, where the driver takes a whole text at once.
+    /// All of them as one text with a transaction around them, where the driver takes a whole text at once.
     alone: Option<Statement>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Bound<'v> {
 }
 
 impl<'v> Bound<'v> {
-    /// Gives the value of the parameter `name`.
+    /// Sets the value of the parameter `name`.
     pub(crate) fn arg(mut self, name: &'static str, value: impl IntoValue<'v>) -> Self {
         self.values.push(name, value.into_value());
         self
@@ -60,7 +60,7 @@ impl<'v> Bound<'v> {
         rows.map_err(|error| session.classify(error))
     }
 
-    /// Runs it and reads each row as it comes, until one is in error.
+    /// Runs it and reads each row as it arrives, until one cannot be read.
     pub(crate) async fn each(
         self,
         session: &mut Session<'_>,
@@ -85,7 +85,7 @@ impl<'v> Bound<'v> {
         read_all(session.op(), &rows, |cells| cells.get("job_id"))
     }
 
-    /// Runs it and reads the row that it gives whatever happens.
+    /// Runs it and reads the one row that it always returns.
     pub(crate) async fn row(self, session: &mut Session<'_>) -> StoreResult<Box<dyn Row>> {
         let name = self.query.name;
         let row = self.rows(session).await?.into_iter().next();
@@ -94,7 +94,7 @@ impl<'v> Bound<'v> {
         })
     }
 
-    /// Runs it and answers how many rows it changed.
+    /// Runs it and returns how many rows it changed.
     pub(crate) async fn run(self, session: &mut Session<'_>) -> StoreResult<u64> {
         let last = self.all_but_last(session).await?;
         let values = self.values.bound(last, session.dialect())?;
@@ -133,7 +133,7 @@ macro_rules! statements {
         pub(crate) struct Statements { $(pub(crate) $name: Query),* }
 
         impl Statements {
-            /// Compiles them all; `begin` is what begins a transaction around one.
+            /// Compiles all of them; `begin` begins a transaction around one.
             pub(crate) fn compile(
                 texts: &Texts,
                 dialect: Dialect,
@@ -164,8 +164,8 @@ statements! {
     load: "job/load.sql";
     find_by_idempotency_key: "job/find_by_idempotency_key.sql";
     find_by_business_key: "job/find_by_business_key.sql";
-    hold: "job/hold.sql";
-    hold_cold: "job/hold_cold.sql";
+    lock_rows: "job/lock.sql";
+    lock_cold: "job/lock_cold.sql";
     end_waiting: "job/end_waiting.sql";
     end_corrupt: "job/end_corrupt.sql";
 
@@ -191,7 +191,7 @@ statements! {
     edges_to: "edge/to.sql";
     insert_edges: "edge/insert.sql";
 
-    hold_batches: "batch/hold.sql";
+    lock_batches: "batch/lock.sql";
     update_batches: "batch/update.sql";
     insert_batch: "batch/insert.sql";
 
@@ -227,7 +227,7 @@ statements! {
     batch_metrics: "batch/metrics.sql";
     batches: "batch/list.sql";
 
-    hold_limits: "permit/hold_limits.sql";
+    lock_limits: "permit/lock_limits.sql";
     permits_in_use: "permit/in_use.sql";
     grant_permits: "permit/grant.sql";
     configure_resource: "permit/configure.sql";
@@ -244,7 +244,7 @@ statements! {
     add_tags: "record/add_tags.sql";
     remove_tags: "record/remove_tags.sql";
     jobs_by_tag: "record/jobs_by_tag.sql";
-    hold_alert_groups: "record/hold_alert_groups.sql";
+    lock_alert_groups: "record/lock_alert_groups.sql";
     latest_alerts: "record/latest_alerts.sql";
     insert_alerts: "record/insert_alerts.sql";
     alerts: "record/alerts.sql";

@@ -1,15 +1,15 @@
-//! Numbers as PostgreSQL takes them.
+//! Numbers within the range of PostgreSQL.
 
 use std::time::Duration;
 
 use ratchet_api::{Timestamp, whole_millis};
 
-/// A delay that, added to any stored instant, stays inside what PostgreSQL can count.
+/// A delay in milliseconds that, added to any stored instant, stays in the range of PostgreSQL's clock.
 pub(crate) fn delay_millis(delay: Duration) -> i64 {
     whole_millis(delay).min(Timestamp::MAX.as_millis())
 }
 
-/// A retention that, counted back from any present, stays inside PostgreSQL's calendar.
+/// A retention in milliseconds that, counted back from any present, stays inside PostgreSQL's calendar.
 pub(crate) fn retention_millis(retention: Duration) -> i64 {
     const THOUSAND_YEARS: i64 = 1_000 * 365 * 24 * 3_600_000;
     whole_millis(retention).min(THOUSAND_YEARS)

@@ -1,17 +1,17 @@
-//! What a database says about the tables of a namespace, as lines that can be compared.
+//! The catalogue's description of the tables of a namespace, as lines that can be compared.
 
 use ratchet_store_core::Dialect;
 
-use crate::place::{Place, Product};
+use crate::place::{Product, TestDatabase};
 
-/// Everything that the catalogue knows and that a script can decide, in lines; the namespace is left out.
-pub(crate) async fn of(place: &Place) -> Vec<String> {
+/// Reads everything in the catalogue that a script can decide, as lines without the namespace.
+pub(crate) async fn of(place: &TestDatabase) -> Vec<String> {
     let queries = match place.product.dialect() {
         Dialect::Postgres => POSTGRES,
         Dialect::MySql => MYSQL,
         Dialect::Sqlite => SQLITE,
     };
-    // Only MariaDB tells it; the texts for MySQL are the same.
+    // Only MariaDB reports the algorithm of a view; the texts for MySQL are the same.
     let more = if place.product == Product::MariaDb { ALGORITHM } else { &[] };
     let mut client = place.connect().await;
     let mut lines = Vec::new();
@@ -31,7 +31,7 @@ fn plain(line: &str, namespace: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What is asked for, the question, and whether the name of the schema is its parameter.
+/// A query of the catalogue: its subject, its text, and whether the name of the schema is its parameter.
 type Query = (&'static str, &'static str, bool);
 
 const POSTGRES: &[Query] = &[

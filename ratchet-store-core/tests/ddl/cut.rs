@@ -1,4 +1,4 @@
-//! A line to a server that falls silent: answers stop once a certain text was sent.
+//! A proxy whose server falls silent: answers stop once a certain text was sent.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,13 +29,13 @@ impl Cut {
         Self { address, silent }
     }
 
-    /// Waits until the server has answered the statement with the mark, and the answer was kept back.
+    /// Waits until the server has answered the statement with the mark, and the answer was held back.
     pub(crate) async fn is_silent(&self) {
         self.silent.notified().await;
     }
 }
 
-/// Hands everything on, in both directions, until the client is gone.
+/// Passes everything on, in both directions, until the client is gone.
 async fn connect(client: TcpStream, server: TcpStream, mark: &'static str, silent: Arc<Notify>) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();

@@ -4,7 +4,7 @@ use ratchet_store_core::migrate::{Scripts, Version};
 use ratchet_store_core::{Namespace, SchemaMigrator};
 
 use crate::harness::list;
-use crate::place::{Place, Product};
+use crate::place::{Product, TestDatabase};
 use crate::{ALL, catalogue, text};
 
 const MYSQL: &[Product] = &[Product::MySql, Product::MariaDb];
@@ -20,20 +20,20 @@ list! {
 }
 
 /// Runs the file of the clean install in a namespace, as a person would.
-pub(crate) async fn install(place: &Place) {
+pub(crate) async fn install(place: &TestDatabase) {
     place.connect().await.run(text::of(place.product).install()).await;
 }
 
-/// The migrator finds nothing to do.
-pub(crate) async fn is_current(place: &Place) {
+/// Checks that the migrator finds nothing to do.
+pub(crate) async fn is_current(place: &TestDatabase) {
     let migrator = place.migrator(&text::of(place.product).migrations());
     let status = migrator.status().await.unwrap();
     assert!(status.is_current(), "{status}");
     assert_eq!(migrator.migrate(|progress| panic!("{progress}")).await.unwrap(), []);
 }
 
-/// Compares with what the file of the clean install makes.
-pub(crate) async fn equals_clean_install(place: &Place) {
+/// Compares the catalogue with that of a clean install.
+pub(crate) async fn equals_clean_install(place: &TestDatabase) {
     let twin = place.twin();
     install(&twin).await;
     let (made, wanted) = (catalogue::of(place).await, catalogue::of(&twin).await);
@@ -46,21 +46,21 @@ pub(crate) async fn equals_clean_install(place: &Place) {
 }
 
 // shows: S174 S176 S188
-async fn the_migrations_compose_to_the_clean_install(place: Place) {
+async fn the_migrations_compose_to_the_clean_install(place: TestDatabase) {
     let migrations = text::of(place.product).migrations();
     let applied = place.migrator(&migrations).migrate(|_| {}).await.unwrap();
     assert_eq!(applied.len(), migrations.len());
     equals_clean_install(&place).await;
 }
 
-async fn the_text_for_other_tools_makes_the_clean_install(place: Place) {
+async fn the_text_for_other_tools_makes_the_clean_install(place: TestDatabase) {
     let scripts = Scripts::new(&text::of(place.product).migrations()).unwrap();
     let by_hand = scripts.by_hand(place.product.dialect(), &place.namespace).unwrap();
     place.connect().await.run(by_hand.leak()).await;
     equals_clean_install(&place).await;
 }
 
-async fn names_and_keys_are_compared_byte_for_byte(place: Place) {
+async fn names_and_keys_are_compared_byte_for_byte(place: TestDatabase) {
     install(&place).await;
     let mut client = place.connect().await;
     // Two of them look alike: one letter, or a letter and an accent.
@@ -82,7 +82,7 @@ async fn names_and_keys_are_compared_byte_for_byte(place: Place) {
     assert_eq!(sorted, [" a", "A", "a", "a ", "a\u{301}", "\u{e1}"]);
 }
 
-async fn two_prefixes_share_one_database(place: Place) {
+async fn two_prefixes_share_one_database(place: TestDatabase) {
     place.connect().await.run("CREATE DATABASE ratchet").await;
     for prefix in ["one_", "two_"] {
         let scripts = Scripts::new(&text::of(place.product).migrations()).unwrap();
@@ -93,7 +93,7 @@ async fn two_prefixes_share_one_database(place: Place) {
     }
 }
 
-async fn json_is_kept_as_it_was_given_and_other_text_is_refused(place: Place) {
+async fn json_is_kept_as_it_was_given_and_other_text_is_refused(place: TestDatabase) {
     install(&place).await;
     let mut client = place.connect().await;
     let archive = "INSERT INTO ratchet.scheduler_job_archive \

@@ -8,7 +8,7 @@ use sqlx::postgres::PgSslMode;
 use crate::cut::Cut;
 use crate::harness::list;
 use crate::install::equals_clean_install;
-use crate::place::{Place, Product, eventually};
+use crate::place::{Product, TestDatabase, eventually};
 use crate::text;
 use crate::victim::{self, Prey};
 
@@ -26,7 +26,7 @@ const EARLY: &str = "scheduler_job_edge";
 const LATE: &str = "scheduler_resource_permit";
 
 // shows: S177
-async fn two_migrate_at_once_and_both_are_killed_in_the_middle_and_a_third_finishes(place: Place) {
+async fn two_migrate_at_once_and_both_are_killed_in_the_middle_and_a_third_finishes(place: TestDatabase) {
     let (first_line, second_line) = (cut(&place, EARLY).await, cut(&place, LATE).await);
     let mut first = migrate(&place, &first_line);
     first.hear("applying 001 baseline");
@@ -46,8 +46,8 @@ async fn two_migrate_at_once_and_both_are_killed_in_the_middle_and_a_third_finis
     equals_clean_install(&place).await;
 }
 
-/// A process that migrates over this line.
-fn migrate(place: &Place, line: &Cut) -> Prey {
+/// Starts a process that migrates over this line.
+fn migrate(place: &TestDatabase, line: &Cut) -> Prey {
     let (host, port) = (line.address.ip().to_string(), line.address.port());
     let url = match place.product {
         Product::Postgres => {
@@ -60,7 +60,7 @@ fn migrate(place: &Place, line: &Cut) -> Prey {
 }
 
 /// A line that falls silent at this table.
-async fn cut(place: &Place, table: &'static str) -> Cut {
+async fn cut(place: &TestDatabase, table: &'static str) -> Cut {
     let server = match place.product {
         Product::Postgres => {
             let options = place.postgres();
@@ -74,8 +74,8 @@ async fn cut(place: &Place, table: &'static str) -> Cut {
     Cut::before(server, table).await
 }
 
-/// Two at once: the second is there before the first dies.
-async fn someone_waits_for_the_lock(place: &Place) {
+/// Waits until a second process waits for the lock, so that both are there before the first dies.
+async fn someone_waits_for_the_lock(place: &TestDatabase) {
     let waiting = match place.product {
         Product::Postgres => "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted",
         _ => "SELECT count(*) FROM information_schema.processlist WHERE state = 'User lock'",
@@ -86,12 +86,12 @@ async fn someone_waits_for_the_lock(place: &Place) {
     .await;
 }
 
-/// Counts until the end of days: there is no line to cut, so a script of its own makes the first process stop.
+/// A script that counts without end: SQLite has no line to cut, so the script makes the first process stop.
 const ENDLESS: &str =
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n;";
 
 // shows: S177
-async fn two_migrate_at_once_and_one_is_killed_in_the_middle_and_a_third_finds_all_done(place: Place) {
+async fn two_migrate_at_once_and_one_is_killed_in_the_middle_and_a_third_finds_all_done(place: TestDatabase) {
     let migrations = text::of(place.product).migrations();
     let (name, baseline) = migrations[0];
     let mut first = victim::start(&place, &[(name, [baseline, ENDLESS].concat().leak())]);

@@ -1,6 +1,6 @@
 //! The texts in `ddl/` on real servers: what they make, and that migrations and clean install make the same.
 //!
-//! A process that finds the variable of `victim` does not test but migrates, to be killed.
+//! A process in which the variable of `victim` is set does not test but migrates, to be killed.
 
 #![expect(clippy::unwrap_used, reason = "these are tests, though no harness marks them so")]
 

@@ -1,4 +1,4 @@
-//! The same tables and columns in every dialect, and rows that no table takes.
+//! The same tables and columns in every dialect, and rows that no table accepts.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use ratchet_store_core::Dialect;
 
 use crate::harness::list;
 use crate::install::install;
-use crate::place::{Place, Product};
+use crate::place::{Product, TestDatabase};
 use crate::{ALL, catalogue};
 
 const SERVERS: &[Product] = &[Product::Postgres, Product::MySql, Product::MariaDb];
@@ -79,8 +79,8 @@ const TABLES: &[(&str, &str)] = &[
     ),
 ];
 
-/// The columns in the catalogue, by table, with all that is said about each.
-async fn columns(place: &Place) -> BTreeMap<String, Vec<String>> {
+/// The columns in the catalogue by table, each with its whole description.
+async fn columns(place: &TestDatabase) -> BTreeMap<String, Vec<String>> {
     let mut tables = BTreeMap::<String, Vec<String>>::new();
     for line in catalogue::of(place).await {
         if let Some((table, column)) = line.strip_prefix("column: ").and_then(|line| line.split_once('|')) {
@@ -98,12 +98,12 @@ fn sorted<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 }
 
 // shows: S150 S151 S152 S157 S158
-async fn every_dialect_has_the_same_tables_and_columns(place: Place) {
+async fn every_dialect_has_the_same_tables_and_columns(place: TestDatabase) {
     install(&place).await;
     let tables = columns(&place).await;
     assert_eq!(sorted(tables.keys().map(String::as_str)), sorted(TABLES.iter().map(|(name, _)| *name)));
     for (name, wanted) in TABLES {
-        // Where no index is partial, one column more tells parked rows apart.
+        // Where indexes cannot be partial, one more column marks parked rows.
         let found = tables[*name].iter().filter_map(|column| column.split('|').next());
         let found = found.filter(|column| *column != "is_parked");
         assert_eq!(sorted(found), sorted(wanted.split_whitespace()), "{name}");
@@ -111,7 +111,7 @@ async fn every_dialect_has_the_same_tables_and_columns(place: Place) {
 }
 
 // shows: S153
-async fn columns_have_the_types_of_the_requirements(place: Place) {
+async fn columns_have_the_types_of_the_requirements(place: TestDatabase) {
     install(&place).await;
     let (id, text, time) = match place.product {
         Product::Postgres => ("uuid", "character varying", "timestamp(3) with time zone"),
@@ -135,7 +135,7 @@ async fn columns_have_the_types_of_the_requirements(place: Place) {
     ] {
         let found = tables[table].iter().find(|line| line.split('|').next() == Some(column));
         let found = found.and_then(|line| line.split('|').nth(1)).expect("a column with a type");
-        // MariaDB tells a width that means nothing.
+        // MariaDB reports a display width, which means nothing.
         assert_eq!(found.replace("bigint(20)", "bigint"), wanted, "{table}.{column}");
     }
 }
@@ -162,7 +162,7 @@ fn index(dialect: Dialect, catalogue: &[String], name: &str) -> (Vec<String>, bo
                 partial = rest.contains(" WHERE ");
             }
             Dialect::MySql if cells[1] == name => columns.push(cells[3].to_owned()),
-            // Behind the columns of its own, an index has those that lead to the row.
+            // Behind its own columns, an index has those that lead to the row.
             Dialect::Sqlite if cells[1] == name && cells.last() == Some(&"1") => {
                 columns.push(cells[6].to_owned());
                 partial = cells[4] == "1";
@@ -174,14 +174,14 @@ fn index(dialect: Dialect, catalogue: &[String], name: &str) -> (Vec<String>, bo
 }
 
 // shows: S149 S159
-async fn what_is_looked_for_has_an_index(place: Place) {
+async fn what_is_looked_for_has_an_index(place: TestDatabase) {
     install(&place).await;
     let (dialect, catalogue) = (place.product.dialect(), catalogue::of(&place).await);
     let has_partial = dialect != Dialect::MySql;
     let claim = match has_partial {
         true if dialect == Dialect::Sqlite => "queue priority scheduled_time job_id parked_on",
         true => "queue priority scheduled_time job_id",
-        // Every row is in every index: what tells executable ones apart comes first.
+        // Every row is in every index: the columns that mark executable rows come first.
         false => "status blocked_by is_parked queue priority scheduled_time job_id",
     };
     for (name, wanted) in INDEXES.iter().chain(&[("idx_claim_executable", claim)]) {
@@ -191,7 +191,7 @@ async fn what_is_looked_for_has_an_index(place: Place) {
     }
 }
 
-/// A queue row of which some columns are given; the id and the time are of no interest.
+/// A queue row with these columns; the id and the time do not matter.
 fn queue_row(product: Product, columns: &str, values: &str) -> &'static str {
     const ID: &str = "0190163d8694739baea5966c26f8ad91";
     let id = if product == Product::Postgres { format!("'{ID}'") } else { format!("x'{ID}'") };
@@ -210,7 +210,7 @@ fn queue_row(product: Product, columns: &str, values: &str) -> &'static str {
 }
 
 // shows: S154 S156 S159
-async fn rows_that_break_a_rule_are_refused(place: Place) {
+async fn rows_that_break_a_rule_are_refused(place: TestDatabase) {
     install(&place).await;
     let mut client = place.connect().await;
     for (columns, values) in [

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::harness::list;
 use crate::install::install;
-use crate::place::{Place, Product};
+use crate::place::{Product, TestDatabase};
 use crate::text;
 
 const SQLITE: &[Product] = &[Product::Sqlite];
@@ -15,8 +15,8 @@ list! {
         the_sqlite_of_the_machine_reads_the_file;
 }
 
-/// What came after SQLite 3.40, by the word that gives it away. A program that reads one of them in a view, an index or a
-/// constraint cannot open the file at all.
+/// Features newer than SQLite 3.40, by the word that reveals them. A program that reads one of them in a view, an index
+/// or a constraint cannot open the file at all.
 const NEWER: &[(&str, &str)] = &[
     ("subsec", "3.42"),
     ("json_error_position(", "3.42"),
@@ -31,7 +31,7 @@ const NEWER: &[(&str, &str)] = &[
     ("if(", "3.48"),
 ];
 
-async fn the_schema_says_nothing_that_is_newer_than_sqlite_3_40(place: Place) {
+async fn the_schema_says_nothing_that_is_newer_than_sqlite_3_40(place: TestDatabase) {
     install(&place).await;
     let schema =
         place.connect().await.texts("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL", &[]).await;
@@ -69,8 +69,8 @@ fn orders_an_aggregate(words: &str) -> bool {
     false
 }
 
-/// The real thing, where it is installed: CI has the one of Debian 12.
-async fn the_sqlite_of_the_machine_reads_the_file(place: Place) {
+/// Reads the file with the `sqlite3` of the machine, where it is installed: CI has the one of Debian 12.
+async fn the_sqlite_of_the_machine_reads_the_file(place: TestDatabase) {
     let Ok(version) = Command::new("sqlite3").arg("--version").output() else {
         eprintln!("`sqlite3` is not installed; the list of newer words is all that was checked");
         return;

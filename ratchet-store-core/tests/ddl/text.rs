@@ -1,4 +1,4 @@
-//! The files of `ddl/`, read when a test runs: a published crate does not hold them.
+//! The files of `ddl/`, read when a test runs: a published crate does not contain them.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use ratchet_store_core::Dialect;
 
 use crate::place::Product;
 
-/// What `ddl/` has for one dialect.
+/// The texts in `ddl/` of one dialect.
 pub(crate) struct Texts {
     folder: PathBuf,
     dialect: &'static str,
@@ -39,7 +39,7 @@ impl Texts {
         names.into_iter().map(|name| (name, self.read(&format!("migrations/{name}")))).collect()
     }
 
-    /// A text.
+    /// Reads one file.
     pub(crate) fn read(&self, name: &str) -> &'static str {
         let path = self.folder.join(name);
         let text =

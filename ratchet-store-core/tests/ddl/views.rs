@@ -2,7 +2,7 @@
 
 use crate::harness::list;
 use crate::install::install;
-use crate::place::{Place, Product};
+use crate::place::{Product, TestDatabase};
 use crate::text;
 
 const MYSQL: &[Product] = &[Product::MySql, Product::MariaDb];
@@ -13,8 +13,8 @@ list! {
         a_job_is_found_by_its_index_through_the_views;
 }
 
-/// The view of jobs, and one waiting job with two tags.
-async fn one_job(place: &Place) {
+/// Creates the view of jobs, and one waiting job with two tags.
+async fn one_job(place: &TestDatabase) {
     install(place).await;
     let mut client = place.connect().await;
     let views = text::of(place.product).read("views/vw_jobs.sql");
@@ -36,7 +36,7 @@ async fn one_job(place: &Place) {
 }
 
 // shows: S166 S167 S188
-async fn ids_are_shown_as_people_write_them(place: Place) {
+async fn ids_are_shown_as_people_write_them(place: TestDatabase) {
     one_job(&place).await;
     let mut client = place.connect().await;
     let shown = "SELECT concat_ws('|', job_id, status, batch_id, coalesce(depends_on, 'none'), tags) \
@@ -49,7 +49,7 @@ async fn ids_are_shown_as_people_write_them(place: Place) {
     assert_eq!(client.texts(by_raw, &[id]).await, [id]);
 }
 
-async fn a_job_is_found_by_its_index_through_the_views(place: Place) {
+async fn a_job_is_found_by_its_index_through_the_views(place: TestDatabase) {
     one_job(&place).await;
     let mut client = place.connect().await;
     let views = "SELECT table_name FROM information_schema.views WHERE table_schema = :schema";

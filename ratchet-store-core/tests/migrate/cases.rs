@@ -1,12 +1,14 @@
-//! What the migrator does and refuses.
+//! The migrator's work and its refusals.
 
 use std::error::Error as _;
 
-use ratchet_store_core::migrate::{MigrateError, Progress, Refusal, Scripts, State, Unusable, Version};
+use ratchet_store_core::migrate::{
+    MigrateError, MigrationProgress, Refusal, Scripts, State, Unusable, Version,
+};
 use ratchet_store_core::{Namespace, SchemaMigrator};
 
 use crate::harness::list;
-use crate::place::{Place, Product};
+use crate::place::{Product, TestDatabase};
 
 const ALL: &[Product] = &Product::ALL;
 const MYSQL: &[Product] = &[Product::MySql, Product::MariaDb];
@@ -46,11 +48,12 @@ pub(crate) const SECOND: (&str, &str) =
 pub(crate) const THIRD: (&str, &str) = ("V003__third.sql", "ALTER TABLE ratchet.first ADD COLUMN y int");
 
 const FIRST_ROWS: &str = "SELECT count(*) FROM ratchet.first";
-/// Only there while a migration is not finished.
+/// Counts the notes; their table exists only while a migration is not finished.
 const PROGRESS: &str = "SELECT count(*) FROM ratchet.ratchet_schema_progress";
 const SECOND_ROWS: &str = "SELECT count(*) FROM ratchet.second";
 
-/// As if a process had been killed before it could note that the first statement is done. SHA-256 of nothing.
+/// Sets the state of a process that was killed before it could note that the first statement is done. The checksum is
+/// SHA-256 of nothing.
 pub(crate) const IN_DOUBT: &str = "\
 UPDATE ratchet.ratchet_schema_progress
 SET done = 0, in_flight = 1, checksum = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855'";
@@ -59,8 +62,8 @@ pub(crate) fn versions(numbers: &[u32]) -> Vec<Version> {
     numbers.iter().copied().map(Version).collect()
 }
 
-/// For who does not care how far it is.
-pub(crate) fn quietly(_: Progress<'_>) {}
+/// Ignores the progress.
+pub(crate) fn quietly(_: MigrationProgress<'_>) {}
 
 fn refusal(result: Result<Vec<Version>, MigrateError>) -> Refusal {
     match result {
@@ -70,7 +73,7 @@ fn refusal(result: Result<Vec<Version>, MigrateError>) -> Refusal {
 }
 
 // shows: S177
-async fn a_fresh_database_gets_every_script_in_order(place: Place) {
+async fn a_fresh_database_gets_every_script_in_order(place: TestDatabase) {
     let migrator = place.migrator(&[THIRD, FIRST, SECOND]);
     let before = migrator.status().await.unwrap();
     assert_eq!(before.pending().count(), 3);
@@ -95,7 +98,7 @@ async fn a_fresh_database_gets_every_script_in_order(place: Place) {
 }
 
 // shows: S177
-async fn a_second_run_changes_nothing(place: Place) {
+async fn a_second_run_changes_nothing(place: TestDatabase) {
     let migrator = place.migrator(&[FIRST, SECOND]);
     migrator.migrate(quietly).await.unwrap();
     let before = migrator.status().await.unwrap().entries;
@@ -107,7 +110,7 @@ async fn a_second_run_changes_nothing(place: Place) {
 }
 
 // shows: S177
-async fn an_upgrade_applies_only_what_is_new(place: Place) {
+async fn an_upgrade_applies_only_what_is_new(place: TestDatabase) {
     place.migrator(&[FIRST]).migrate(quietly).await.unwrap();
     let newer = place.migrator(&[FIRST, SECOND, THIRD]);
     let pending: Vec<String> =
@@ -119,7 +122,7 @@ async fn an_upgrade_applies_only_what_is_new(place: Place) {
 }
 
 // shows: S177
-async fn migrators_at_once_all_succeed_and_apply_each_script_once(place: Place) {
+async fn migrators_at_once_all_succeed_and_apply_each_script_once(place: TestDatabase) {
     let nodes: Vec<_> = (0..4)
         .map(|_| {
             let migrator = place.migrator(&[FIRST, SECOND, THIRD]);
@@ -139,7 +142,7 @@ async fn migrators_at_once_all_succeed_and_apply_each_script_once(place: Place) 
 }
 
 // shows: S177
-async fn a_changed_script_is_refused(place: Place) {
+async fn a_changed_script_is_refused(place: TestDatabase) {
     place.migrator(&[FIRST]).migrate(quietly).await.unwrap();
     let changed = place.migrator(&[("V001__first.sql", "CREATE TABLE ratchet.first (z int)"), SECOND]);
 
@@ -149,7 +152,7 @@ async fn a_changed_script_is_refused(place: Place) {
     assert_eq!(place.connect().await.rows(SECOND_ROWS).await, None, "something was applied all the same");
 }
 
-async fn a_newer_database_is_refused(place: Place) {
+async fn a_newer_database_is_refused(place: TestDatabase) {
     place.migrator(&[FIRST, SECOND]).migrate(quietly).await.unwrap();
     let older = place.migrator(&[FIRST]);
 
@@ -160,7 +163,7 @@ async fn a_newer_database_is_refused(place: Place) {
     assert!(!status.is_current());
 }
 
-async fn a_record_without_a_checksum_is_refused(place: Place) {
+async fn a_record_without_a_checksum_is_refused(place: TestDatabase) {
     place.migrator(&[FIRST]).migrate(quietly).await.unwrap();
     place.connect().await.run("UPDATE ratchet.ratchet_schema_version SET checksum = ''").await;
 
@@ -168,7 +171,7 @@ async fn a_record_without_a_checksum_is_refused(place: Place) {
     assert!(matches!(refused, Refusal::NoChecksum { version: Version(1), .. }), "{refused}");
 }
 
-async fn tables_without_a_version_are_refused_until_they_are_adopted(place: Place) {
+async fn tables_without_a_version_are_refused_until_they_are_adopted(place: TestDatabase) {
     let migrator = place.migrator(&[FIRST, SECOND]);
     migrator.migrate(quietly).await.unwrap();
     let mut client = place.connect().await;
@@ -187,7 +190,7 @@ async fn tables_without_a_version_are_refused_until_they_are_adopted(place: Plac
     assert!(matches!(unknown, Err(MigrateError::Refused(Refusal::Unknown { .. }))), "{unknown:?}");
 }
 
-async fn tables_of_others_are_none_of_our_business(place: Place) {
+async fn tables_of_others_are_none_of_our_business(place: TestDatabase) {
     place
         .migrator(&[("V001__users.sql", "CREATE TABLE ratchet.users (x int)")])
         .migrate(quietly)
@@ -200,7 +203,7 @@ async fn tables_of_others_are_none_of_our_business(place: Place) {
     assert_eq!(client.rows("SELECT count(*) FROM ratchet.users").await, Some(0));
 }
 
-async fn a_bad_script_is_mended_and_the_next_run_finishes(place: Place) {
+async fn a_bad_script_is_mended_and_the_next_run_finishes(place: TestDatabase) {
     let bad = "CREATE TABLE ratchet.second (x int); INSERT INTO ratchet.second VALUES (2); \
                INSERT INTO ratchet.missing VALUES (1); CREATE TABLE ratchet.later (x int)";
     let mended = "CREATE TABLE ratchet.second (x int); INSERT INTO ratchet.second VALUES (2); \
@@ -219,7 +222,7 @@ async fn a_bad_script_is_mended_and_the_next_run_finishes(place: Place) {
         assert_eq!(statement, Some(3));
         assert_eq!(client.rows(SECOND_ROWS).await, Some(1));
     }
-    // The same again fails in the same way and repeats nothing.
+    // The same script again fails in the same way and repeats nothing.
     let again = place.migrator(&[FIRST, ("V002__second.sql", bad)]).migrate(quietly).await;
     assert!(matches!(again, Err(MigrateError::Failed { version: Version(2), .. })), "{again:?}");
 
@@ -231,7 +234,7 @@ async fn a_bad_script_is_mended_and_the_next_run_finishes(place: Place) {
     assert!(mended.status().await.unwrap().is_current());
 }
 
-async fn a_script_that_was_changed_where_it_is_applied_is_refused(place: Place) {
+async fn a_script_that_was_changed_where_it_is_applied_is_refused(place: TestDatabase) {
     let bad = "CREATE TABLE ratchet.second (x int); INSERT INTO ratchet.missing VALUES (1)";
     place.migrator(&[FIRST, ("V002__second.sql", bad)]).migrate(quietly).await.unwrap_err();
 
@@ -241,7 +244,7 @@ async fn a_script_that_was_changed_where_it_is_applied_is_refused(place: Place) 
     assert_eq!(place.connect().await.rows("SELECT count(*) FROM ratchet.other").await, None);
 }
 
-async fn a_statement_that_the_server_refused_is_not_taken_for_done(place: Place) {
+async fn a_statement_that_the_server_refused_is_not_taken_for_done(place: TestDatabase) {
     let exists = "ALTER TABLE ratchet.first ADD COLUMN x int";
     let migrator = place.migrator(&[FIRST, ("V002__x.sql", exists)]);
     for _ in 0..2 {
@@ -250,7 +253,7 @@ async fn a_statement_that_the_server_refused_is_not_taken_for_done(place: Place)
     }
 }
 
-async fn a_statement_whose_answer_was_lost_is_settled_whether_it_happened_or_not(place: Place) {
+async fn a_statement_whose_answer_was_lost_is_settled_whether_it_happened_or_not(place: TestDatabase) {
     let bad = "CREATE TABLE ratchet.second (x int); INSERT INTO ratchet.missing VALUES (1)";
     place.migrator(&[FIRST, ("V002__second.sql", bad)]).migrate(quietly).await.unwrap_err();
     let mut client = place.connect().await;
@@ -266,7 +269,7 @@ async fn a_statement_whose_answer_was_lost_is_settled_whether_it_happened_or_not
 }
 
 // shows: S175
-async fn a_schema_made_by_hand_is_known(place: Place) {
+async fn a_schema_made_by_hand_is_known(place: TestDatabase) {
     let files = [FIRST, SECOND, THIRD];
     let scripts = Scripts::new(&files).unwrap();
     let text = scripts.by_hand(place.product.dialect(), &place.namespace).unwrap();
@@ -278,7 +281,7 @@ async fn a_schema_made_by_hand_is_known(place: Place) {
     assert_eq!(migrator.migrate(quietly).await.unwrap(), versions(&[]));
 }
 
-async fn two_prefixes_share_one_database(place: Place) {
+async fn two_prefixes_share_one_database(place: TestDatabase) {
     let prefix = |end: &str| Namespace::prefix(format!("{}_{end}_", place.name)).unwrap();
     let (one, other) = (prefix("a"), prefix("b"));
     for namespace in [&one, &other] {
@@ -294,7 +297,7 @@ async fn two_prefixes_share_one_database(place: Place) {
     }
 }
 
-async fn a_server_that_cannot_be_reached_is_an_error_without_the_password(place: Place) {
+async fn a_server_that_cannot_be_reached_is_an_error_without_the_password(place: TestDatabase) {
     let scripts = Scripts::new(&[FIRST]).unwrap();
     // Nobody listens on port 1.
     let nobody = place.postgres().port(1).password("hunter2");
@@ -304,7 +307,7 @@ async fn a_server_that_cannot_be_reached_is_an_error_without_the_password(place:
     assert!(!format!("{error} {error:?}").contains("hunter2"));
 }
 
-async fn a_user_who_is_refused_is_not_named(place: Place) {
+async fn a_user_who_is_refused_is_not_named(place: TestDatabase) {
     let scripts = Scripts::new(&[FIRST]).unwrap();
     let nobody = place.postgres().username("hidden_user").password("hunter2");
     let migrator = SchemaMigrator::postgres(nobody, place.namespace.clone(), scripts);
@@ -314,7 +317,7 @@ async fn a_user_who_is_refused_is_not_named(place: Place) {
     assert!(!format!("{error:?}").contains("hidden_user"));
 }
 
-async fn a_server_that_only_reads_is_no_place_for_a_store(place: Place) {
+async fn a_server_that_only_reads_is_no_place_for_a_store(place: TestDatabase) {
     place.migrator(&[FIRST]).migrate(quietly).await.unwrap();
     let reading = place.postgres().options([("default_transaction_read_only", "on")]);
     let scripts = Scripts::new(&[FIRST]).unwrap();
@@ -328,7 +331,7 @@ async fn a_server_that_only_reads_is_no_place_for_a_store(place: Place) {
     }
 }
 
-async fn a_right_that_a_store_needs_is_asked_for(place: Place) {
+async fn a_right_that_a_store_needs_is_asked_for(place: TestDatabase) {
     place.migrator(&[FIRST]).migrate(quietly).await.unwrap();
     let (mut owner, name) = (place.connect().await, format!("{}_user", place.name));
     for statement in [

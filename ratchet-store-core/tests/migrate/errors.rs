@@ -1,4 +1,4 @@
-//! What real servers answer to broken constraints and lost races, and that losing is cured by running again.
+//! The answers of real servers to broken constraints and lost races, and that a re-run cures a lost race.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,7 +9,7 @@ use tokio::sync::Barrier;
 
 use crate::cases::quietly;
 use crate::harness::list;
-use crate::place::{Client, Place, Product};
+use crate::place::{Client, Product, TestDatabase};
 
 const ALL: &[Product] = &Product::ALL;
 const SERVERS: &[Product] = &[Product::Postgres, Product::MySql, Product::MariaDb];
@@ -31,13 +31,13 @@ const TABLES: (&str, &str) = (
      INSERT INTO ratchet.parent VALUES (1, 10), (2, 20); INSERT INTO ratchet.child VALUES (1);",
 );
 
-async fn with_tables(place: &Place) -> Client {
+async fn with_tables(place: &TestDatabase) -> Client {
     place.migrator(&[TABLES]).migrate(quietly).await.unwrap();
     place.connect().await
 }
 
 // shows: S173
-async fn broken_constraints_are_told_apart(place: Place) {
+async fn broken_constraints_are_told_apart(place: TestDatabase) {
     let mut client = with_tables(&place).await;
     let dialect = place.product.dialect();
     for (text, unique, foreign) in [
@@ -56,7 +56,7 @@ async fn broken_constraints_are_told_apart(place: Place) {
 }
 
 // shows: S173
-async fn a_lock_that_is_not_to_be_had_is_a_lost_race(place: Place) {
+async fn a_lock_that_is_not_to_be_had_is_a_lost_race(place: TestDatabase) {
     let mut holder = with_tables(&place).await;
     let mut other = place.connect().await;
     let text = if place.product == Product::Sqlite {
@@ -74,7 +74,7 @@ async fn a_lock_that_is_not_to_be_had_is_a_lost_race(place: Place) {
     assert!(!dialect.is_unique_violation(&error) && !dialect.is_foreign_key_violation(&error), "{error}");
 }
 
-async fn a_write_on_an_old_snapshot_is_a_lost_race(place: Place) {
+async fn a_write_on_an_old_snapshot_is_a_lost_race(place: TestDatabase) {
     let mut reader = with_tables(&place).await;
     reader.run("PRAGMA journal_mode = WAL").await;
     let mut writer = place.connect().await;
@@ -87,10 +87,10 @@ async fn a_write_on_an_old_snapshot_is_a_lost_race(place: Place) {
     assert!(place.product.dialect().is_lost_race(&error));
 }
 
-async fn transactions_that_deadlock_both_succeed_when_run_again(place: Place) {
+async fn transactions_that_deadlock_both_succeed_when_run_again(place: TestDatabase) {
     drop(with_tables(&place).await);
     let tries = Arc::new(AtomicU32::new(0));
-    // On their first try, each has one row before either wants the other.
+    // On their first try, each has one row before either wants the row of the other.
     let both_hold_one = Arc::new(Barrier::new(2));
     let orders = [
         [

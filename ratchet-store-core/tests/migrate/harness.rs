@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
 
-use crate::place::{Place, Product};
+use crate::place::{Product, TestDatabase};
 
 /// A behaviour, with the products that it is for.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) products: &'static [Product],
-    pub(crate) run: fn(Place) -> Pin<Box<dyn Future<Output = ()>>>,
+    pub(crate) run: fn(TestDatabase) -> Pin<Box<dyn Future<Output = ()>>>,
 }
 
 /// Lists cases: `products => name, name;`
@@ -46,17 +46,17 @@ pub(crate) fn run_all(areas: &[(&str, &'static [Case])]) -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// A case that takes so long hangs. It takes a few seconds on a busy machine.
+/// The time limit of a case. A case takes a few seconds on a busy machine.
 const LONGEST: Duration = Duration::from_secs(150);
 
 /// Runs a case in a place of its own, which is cleared away whatever happens.
 fn run(case: &Case, product: Product) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a runtime");
-    let place = Place::new(product);
+    let place = TestDatabase::new(product);
     let body = async { tokio::time::timeout(LONGEST, (case.run)(place.clone())).await.expect("an end") };
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(body)));
-    // What a failed case left running must not hold locks while its place is cleared.
+    // Tasks that a failed case left running must not hold locks while its place is cleared.
     runtime.shutdown_background();
     let clearing = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     clearing.block_on(async {

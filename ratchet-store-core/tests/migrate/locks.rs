@@ -1,13 +1,13 @@
-//! Migrations that meet each other, a busy table, or their end.
+//! Migrations that meet each other or a busy table, or are killed.
 
 use std::time::Duration;
 
-use ratchet_store_core::migrate::{MigrateError, Progress};
+use ratchet_store_core::migrate::{MigrateError, MigrationProgress};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::cases::{IN_DOUBT, quietly, versions};
 use crate::harness::list;
-use crate::place::{Client, Place, Product, eventually};
+use crate::place::{Client, Product, TestDatabase, eventually};
 use crate::victim;
 
 const SERVERS: &[Product] = &[Product::Postgres, Product::MySql, Product::MariaDb];
@@ -29,7 +29,7 @@ list! {
 }
 
 const GATE: (&str, &str) = ("V001__gate.sql", "CREATE TABLE ratchet.gate (x int)");
-/// Stops in the middle while someone uses the gate.
+/// A script that stops in the middle while someone uses the gate.
 const THROUGH_GATE: (&str, &str) = (
     "V002__through_gate.sql",
     "CREATE TABLE ratchet.half (x int); ALTER TABLE ratchet.gate ADD COLUMN y int; CREATE TABLE ratchet.whole (x int)",
@@ -37,8 +37,8 @@ const THROUGH_GATE: (&str, &str) = (
 const SCRIPTS: &[(&str, &str)] = &[GATE, THROUGH_GATE];
 const FOR_EVER: Duration = Duration::from_secs(600);
 
-/// Makes the gate and uses it in a transaction that stays open.
-async fn close_gate(place: &Place) -> Client {
+/// Creates the gate and uses it in a transaction that stays open.
+async fn close_gate(place: &TestDatabase) -> Client {
     place.migrator(&[GATE]).migrate(quietly).await.unwrap();
     let mut client = place.connect().await;
     client.run("BEGIN").await;
@@ -50,8 +50,8 @@ async fn open_gate(mut gate: Client) {
     gate.run("COMMIT").await;
 }
 
-/// Waits until someone stands before the gate.
-async fn someone_waits(place: &Place) {
+/// Waits until a session waits for the gate.
+async fn someone_waits(place: &TestDatabase) {
     let waiting = match place.product {
         Product::Postgres => {
             "SELECT count(*) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation \
@@ -69,7 +69,7 @@ async fn someone_waits(place: &Place) {
     .await;
 }
 
-async fn everything_is_there(place: &Place) {
+async fn everything_is_there(place: &TestDatabase) {
     let mut client = place.connect().await;
     assert_eq!(client.versions().await, 2);
     for count in [
@@ -84,13 +84,13 @@ async fn everything_is_there(place: &Place) {
 }
 
 // shows: S177
-async fn a_migration_that_runs_is_waited_for_and_not_for_ever(place: Place) {
+async fn a_migration_that_runs_is_waited_for_and_not_for_ever(place: TestDatabase) {
     let gate = close_gate(&place).await;
     let (began, beginning) = oneshot::channel();
     let first = place.migrator(SCRIPTS).table_wait(FOR_EVER);
     let first = tokio::spawn(async move {
         let mut began = Some(began);
-        let tell = |_: Progress<'_>| {
+        let tell = |_: MigrationProgress<'_>| {
             if let Some(began) = began.take() {
                 began.send(()).unwrap();
             }
@@ -110,21 +110,21 @@ async fn a_migration_that_runs_is_waited_for_and_not_for_ever(place: Place) {
     everything_is_there(&place).await;
 }
 
-async fn a_table_in_use_is_waited_for_with_pauses(place: Place) {
+async fn a_table_in_use_is_waited_for_with_pauses(place: TestDatabase) {
     let gate = close_gate(&place).await;
     let (tell, mut told) = mpsc::unbounded_channel();
     let migrator = place.migrator(SCRIPTS).lock_wait(FOR_EVER).table_wait(Duration::from_secs(1)).tries(100);
     let migrating = tokio::spawn(async move {
         migrator
             .migrate(|progress| {
-                if let Progress::Waiting { tries, .. } = progress {
+                if let MigrationProgress::Waiting { tries, .. } = progress {
                     let _ = tell.send(tries);
                 }
             })
             .await
     });
     assert_eq!(told.recv().await, Some(1));
-    // Others are served while it pauses: nobody waits behind it.
+    // Other sessions are served while it pauses: nobody waits behind it.
     let mut other = place.connect().await;
     other.run("INSERT INTO ratchet.gate (x) VALUES (1)").await;
     other.run("DELETE FROM ratchet.gate").await;
@@ -133,7 +133,7 @@ async fn a_table_in_use_is_waited_for_with_pauses(place: Place) {
     everything_is_there(&place).await;
 }
 
-async fn a_table_that_stays_in_use_is_a_clear_error(place: Place) {
+async fn a_table_that_stays_in_use_is_a_clear_error(place: TestDatabase) {
     let gate = close_gate(&place).await;
     let blocked = place
         .migrator(SCRIPTS)
@@ -152,7 +152,7 @@ async fn a_table_that_stays_in_use_is_a_clear_error(place: Place) {
 }
 
 // shows: S177
-async fn a_migration_that_was_killed_in_the_middle_is_finished_by_the_next(place: Place) {
+async fn a_migration_that_was_killed_in_the_middle_is_finished_by_the_next(place: TestDatabase) {
     let gate = close_gate(&place).await;
     let mut prey = victim::start(&place, SCRIPTS);
     prey.hear("applying 002 through gate");
@@ -166,7 +166,7 @@ async fn a_migration_that_was_killed_in_the_middle_is_finished_by_the_next(place
     everything_is_there(&place).await;
 }
 
-async fn a_dead_migration_gives_its_lock_up_even_while_its_statement_waits(place: Place) {
+async fn a_dead_migration_gives_its_lock_up_even_while_its_statement_waits(place: TestDatabase) {
     let gate = close_gate(&place).await;
     let mut prey = victim::start(&place, SCRIPTS);
     prey.hear("applying 002 through gate");
@@ -177,18 +177,18 @@ async fn a_dead_migration_gives_its_lock_up_even_while_its_statement_waits(place
     let (tell, mut told) = mpsc::unbounded_channel();
     let next =
         tokio::spawn(async move { next.migrate(|progress| drop(tell.send(progress.to_string()))).await });
-    // It has the lock, and the gate is still closed.
+    // The process has the lock, and the gate is still closed.
     assert_eq!(told.recv().await.as_deref(), Some("applying 002 through gate"));
     open_gate(gate).await;
     assert_eq!(next.await.unwrap().unwrap(), versions(&[2]));
     everything_is_there(&place).await;
 }
 
-async fn a_statement_whose_answer_was_lost_stays_in_doubt_while_its_table_is_in_use(place: Place) {
+async fn a_statement_whose_answer_was_lost_stays_in_doubt_while_its_table_is_in_use(place: TestDatabase) {
     let bad = "ALTER TABLE ratchet.gate ADD COLUMN y int; INSERT INTO ratchet.missing VALUES (1)";
     place.migrator(&[GATE, ("V002__y.sql", bad)]).migrate(quietly).await.unwrap_err();
     place.connect().await.run(IN_DOUBT).await;
-    // So that the server must wait before it can see that the column exists.
+    // The lock makes the server wait before it can see that the column exists.
     let mut user = place.connect().await;
     user.run("LOCK TABLES ratchet.gate WRITE").await;
 
@@ -197,8 +197,8 @@ async fn a_statement_whose_answer_was_lost_stays_in_doubt_while_its_table_is_in_
         place.migrator(&[GATE, ("V002__y.sql", good)]).table_wait(Duration::from_secs(1)).tries(100);
     let (tell, mut waits) = mpsc::unbounded_channel();
     let migrating = tokio::spawn(async move {
-        let tell = |progress: Progress<'_>| {
-            if matches!(progress, Progress::Waiting { .. }) {
+        let tell = |progress: MigrationProgress<'_>| {
+            if matches!(progress, MigrationProgress::Waiting { .. }) {
                 let _ = tell.send(());
             }
         };
@@ -209,7 +209,7 @@ async fn a_statement_whose_answer_was_lost_stays_in_doubt_while_its_table_is_in_
     assert_eq!(migrating.await.unwrap().unwrap(), versions(&[2]));
 }
 
-async fn a_writer_is_waited_for_and_not_for_ever(place: Place) {
+async fn a_writer_is_waited_for_and_not_for_ever(place: TestDatabase) {
     let mut writer = place.connect().await;
     writer.run("BEGIN IMMEDIATE").await;
     let hasty = place.migrator(SCRIPTS).lock_wait(Duration::from_millis(100)).migrate(quietly).await;
@@ -222,7 +222,7 @@ async fn a_writer_is_waited_for_and_not_for_ever(place: Place) {
     everything_is_there(&place).await;
 }
 
-/// Writes, and then counts until the end of days.
+/// A script that writes, and then counts without end.
 const ENDLESS: (&str, &str) = (
     "V002__through_gate.sql",
     "CREATE TABLE ratchet.half (x int); \
@@ -230,7 +230,7 @@ const ENDLESS: (&str, &str) = (
 );
 
 // shows: S177
-async fn a_migration_that_was_killed_in_the_middle_leaves_nothing_behind(place: Place) {
+async fn a_migration_that_was_killed_in_the_middle_leaves_nothing_behind(place: TestDatabase) {
     let mut prey = victim::start(&place, &[GATE, ENDLESS]);
     prey.hear("applying 002 through gate");
     let journal = place.file().with_extension("db-journal");

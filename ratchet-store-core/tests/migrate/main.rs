@@ -1,6 +1,6 @@
 //! The migrator and the error codes against real servers: every case on every product that it is for.
 //!
-//! A process that finds the variable of `victim` does not test but migrates, to be killed.
+//! A process in which the variable of `victim` is set does not test but migrates, to be killed.
 
 #![expect(clippy::unwrap_used, reason = "these are tests, though no harness marks them so")]
 

@@ -1,4 +1,4 @@
-//! A namespace of its own on a real server, and a way to look at it that does not go through the migrator.
+//! A namespace of its own on a real server, and access to it that does not go through the migrator.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -64,9 +64,9 @@ impl Product {
     }
 }
 
-/// Where one test works: a schema, a database or a file.
+/// The place of one test: a schema, a database or a file.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct TestDatabase {
     pub(crate) product: Product,
     pub(crate) namespace: Namespace,
     /// The name of the schema or database.
@@ -75,7 +75,7 @@ pub(crate) struct Place {
     _folder: Option<Arc<TempDir>>,
 }
 
-impl Place {
+impl TestDatabase {
     pub(crate) fn new(product: Product) -> Self {
         let folder = tempfile::tempdir().expect("a folder for a file of SQLite");
         let name = format!("migrate_{:08x}", rand::random::<u32>());
@@ -83,7 +83,7 @@ impl Place {
         Self { _folder: Some(Arc::new(folder)), ..Self::at(product, name, file) }
     }
 
-    /// The place of another process.
+    /// The place that another process was started for.
     pub(crate) fn at(product: Product, name: String, file: PathBuf) -> Self {
         let namespace = match product {
             Product::Sqlite => Namespace::bare(),
@@ -92,7 +92,7 @@ impl Place {
         Self { product, namespace, name, file, _folder: None }
     }
 
-    /// The place next door, for what is to be compared. Cleared away together with this one.
+    /// A second place, for comparison. It is cleared together with this one.
     pub(crate) fn twin(&self) -> Self {
         let twin = Self::at(self.product, format!("{}_twin", self.name), self.file.with_file_name("twin.db"));
         Self { _folder: self._folder.clone(), ..twin }
@@ -171,7 +171,7 @@ impl Client {
         Statement::compile(text, dialect, &self.namespace).expect("a good text").sql()
     }
 
-    /// Sees the tables of another namespace.
+    /// Uses the tables of another namespace.
     pub(crate) fn within(mut self, namespace: &Namespace) -> Self {
         self.namespace = namespace.clone();
         self
@@ -230,7 +230,7 @@ impl Client {
         texts.unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
-    /// How many rows a table has; nothing if there is no such table.
+    /// How many rows a table has; `None` if there is no such table.
     pub(crate) async fn rows(&mut self, count: &'static str) -> Option<i64> {
         match self.try_run(count).await {
             Ok(()) => Some(self.number(count, &[]).await),
@@ -245,7 +245,7 @@ impl Client {
     }
 }
 
-/// Waits until something is so, by asking again. Fails after a minute, which is far beyond what it takes.
+/// Waits until a condition holds, by asking again. Fails after a minute, which is far beyond the usual time.
 pub(crate) async fn eventually<F>(what: &str, mut is_so: impl FnMut() -> F)
 where
     F: Future<Output = bool>,

@@ -4,15 +4,15 @@ use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use crate::place::{Place, Product};
+use crate::place::{Product, TestDatabase};
 
 const VARIABLE: &str = "RATCHET_TEST_VICTIM";
-/// Stands between the parts of an order. No name and no script has it.
+/// The separator between the parts of an order. No name and no script contains it.
 const MARK: char = '\u{1f}';
 
-/// What the process is to do.
+/// The order of the process: where and what to migrate.
 pub(crate) struct Victim {
-    place: Place,
+    place: TestDatabase,
     files: Vec<(String, &'static str)>,
 }
 
@@ -26,10 +26,10 @@ impl Victim {
         let product = Product::ALL.into_iter().find(|known| known.name() == product).expect("a product");
         let scripts: Vec<&str> = parts.collect();
         let files = scripts.chunks(2).map(|script| (script[0].to_owned(), &*script[1].to_owned().leak()));
-        Some(Self { place: Place::at(product, name, file.into()), files: files.collect() })
+        Some(Self { place: TestDatabase::at(product, name, file.into()), files: files.collect() })
     }
 
-    /// Migrates, telling its progress, without ever giving way to others.
+    /// Migrates and prints its progress, without ever giving way to others.
     pub(crate) fn migrate(self) -> ! {
         let files: Vec<(&str, &'static str)> =
             self.files.iter().map(|(name, sql)| (name.as_str(), *sql)).collect();
@@ -53,13 +53,13 @@ pub(crate) struct Prey {
 }
 
 /// Starts a process that applies these scripts.
-pub(crate) fn start(place: &Place, files: &[(&str, &'static str)]) -> Prey {
+pub(crate) fn start(place: &TestDatabase, files: &[(&str, &'static str)]) -> Prey {
     start_with(place, files, &[])
 }
 
 /// Starts a process that applies these scripts, in another environment.
 pub(crate) fn start_with(
-    place: &Place,
+    place: &TestDatabase,
     files: &[(&str, &'static str)],
     environment: &[(&str, String)],
 ) -> Prey {
@@ -79,7 +79,7 @@ pub(crate) fn start_with(
 }
 
 impl Prey {
-    /// Waits until it tells this.
+    /// Waits until it prints this line.
     pub(crate) fn hear(&mut self, line: &str) {
         let mut heard = Vec::new();
         for told in &mut self.told {
@@ -92,7 +92,7 @@ impl Prey {
         panic!("the process ended without `{line}`: {heard:?}");
     }
 
-    /// Ends it as a power failure would: SIGKILL.
+    /// Kills it with SIGKILL, which is like a power failure.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("a process that lives");
         let status = self.child.wait().expect("its end");

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{RecurrenceDoc, SpecDoc, date, duration, id_of, job_id, millis, read, uuid};
 use crate::clock::instant;
 
-/// One job: its description, where it stands, its last attempts, and while it lives a `queue` part.
+/// A job: its description and state, its last attempts, and while it lives a `queue` part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct JobDoc {
     #[serde(rename = "_id")]
@@ -32,7 +32,7 @@ pub(crate) struct JobDoc {
     pub(crate) picked_at: Option<DateTime>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) paused_from: Option<JobStatus>,
-    /// The end that a paused dead letter goes back to.
+    /// The ending that a paused dead letter gets back when it is resumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) set_aside: Option<EndingDoc>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,7 +41,7 @@ pub(crate) struct JobDoc {
     pub(crate) fingerprint: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cancel_reason: Option<String>,
-    /// Canceled because a parent refused, so a retry of that parent brings it back.
+    /// Whether it was canceled because a parent's edge was refused, so that a retry of that parent revives it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) refused: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,16 +57,16 @@ pub(crate) struct JobDoc {
     /// The newest attempts; older ones move to `scheduler_job_execution`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) history: Vec<ExecutionDoc>,
-    /// Whether some attempts have moved there.
+    /// Whether older attempts have moved there.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) spilled: bool,
-    /// When it was given another due time because the clock went back.
+    /// When it got a new due time because the clock had gone back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) retimed_at: Option<DateTime>,
     /// The call of `commit` that last changed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) commit: Option<ObjectId>,
-    /// What was wrong when the document could not be read; it has what could be.
+    /// The problem for which the document could not be decoded in full; the other fields have what could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) corrupt: Option<String>,
 }
@@ -75,7 +75,7 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// What a job has only while it lives: how claims find it, who holds it, and what it holds.
+/// The part that a job has only while it lives: how claims find it, its holder, and what it reserves.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct QueueDoc {
     /// Absent on schedules, which are never claimed.
@@ -83,17 +83,17 @@ pub(crate) struct QueueDoc {
     pub(crate) name: Option<String>,
     pub(crate) job_type: JobType,
     pub(crate) priority: i16,
-    /// The reservation: unique over all documents.
+    /// The reserved business key: unique over all documents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) business_key: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) picked_by: Option<String>,
-    /// The claim that took it, to read back what a claim got.
+    /// The token of the claim that took it, by which a claim reads back what it got.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) token: Option<ObjectId>,
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) cancel_requested: bool,
-    /// What it lacks that lies outside of it.
+    /// The reason for which it is parked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) parked_on: Option<String>,
     /// The resources of which it holds a permit.
@@ -101,7 +101,7 @@ pub(crate) struct QueueDoc {
     pub(crate) permits: Vec<String>,
 }
 
-/// How it ended.
+/// How a job ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct EndingDoc {
     pub(crate) terminated_at: DateTime,
@@ -138,7 +138,7 @@ impl From<EndingDoc> for Ending {
     }
 }
 
-/// How far a body says that it is; the bits of unsigned numbers, as BSON has none.
+/// A body's last progress report. BSON has no unsigned numbers, so their bits are stored as signed ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ProgressDoc {
     done: i64,
@@ -188,10 +188,10 @@ impl ExecutionDoc {
 }
 
 impl JobDoc {
-    /// How many attempts a job's own document holds at most.
+    /// The most attempts that a job's own document holds.
     pub(crate) const HISTORY: usize = 16;
 
-    /// A freshly stored job.
+    /// A newly stored job.
     pub(crate) fn pending(new: &NewJob, parents: u32, now: Timestamp) -> Self {
         let mut doc = Self {
             id: uuid(new.spec.id),
@@ -228,7 +228,7 @@ impl JobDoc {
         doc
     }
 
-    /// The part of a job that comes to life (again): nobody holds it, and it holds its business key.
+    /// The queue part of a job that becomes live, again or for the first time: unclaimed, and with its business key.
     pub(crate) fn new_queue_part(&self, job_type: JobType) -> QueueDoc {
         QueueDoc {
             name: self.recurrence.is_none().then(|| self.spec.queue.clone()),
@@ -251,12 +251,12 @@ impl JobDoc {
         self.queue.as_ref().is_some_and(|queue| queue.cancel_requested)
     }
 
-    /// Where the job is for readers: canceled from the moment the cancel was accepted.
+    /// The status that readers see: canceled from the moment the cancel was accepted.
     pub(crate) fn visible_status(&self) -> JobStatus {
         if self.cancel_requested() { JobStatus::Canceled } else { self.status }
     }
 
-    /// What the job's end decides, or would: a paused dead letter has failed, a canceled body has no say.
+    /// The status by which the job decides its edges: FAILED for a paused dead letter, CANCELED for a canceled body.
     pub(crate) fn decides_as(&self) -> JobStatus {
         match self.paused_from {
             Some(origin) if origin.is_terminal() => origin,
@@ -273,12 +273,12 @@ impl JobDoc {
         self.status == JobStatus::Running && holder == Some(owner.as_str())
     }
 
-    /// From due to claimed.
+    /// The time from due to claimed.
     pub(crate) fn queue_wait(&self) -> Option<std::time::Duration> {
         Some(instant(self.picked_at?).since(instant(self.scheduled_time)))
     }
 
-    /// The job, or what is wrong with its row.
+    /// Decodes the job, or names the problem with its row.
     pub(crate) fn read(self, op: &'static str) -> StoreResult<Job> {
         let id = self.job_id();
         self.into_job().map_err(|problem| StoreError::corrupt(op, id, problem))
@@ -297,7 +297,7 @@ impl JobDoc {
         let (picked_by, parked_on) =
             self.queue.map(|queue| (queue.picked_by, queue.parked_on)).unwrap_or_default();
         job.picked_by = picked_by.map(Owner::from_stored);
-        // One that nobody knows keeps nobody from reading the job.
+        // An unknown reason does not keep the job from being read.
         job.parked_on = parked_on.and_then(|on| on.parse().ok());
         job.picked_at = self.picked_at.map(instant);
         job.paused_from = self.paused_from;
@@ -319,7 +319,7 @@ impl JobDoc {
     }
 }
 
-/// The fields of a [`ClaimDoc`], for a projection.
+/// The fields of a [`ClaimDoc`], as a projection.
 pub(crate) fn claim_fields() -> Document {
     doc! {
         "fence": 1, "queue": 1, "scheduled_time": 1, "picked_at": 1, "attempts": 1, "crash_count": 1, "edge_count": 1,
@@ -327,7 +327,7 @@ pub(crate) fn claim_fields() -> Document {
     }
 }
 
-/// What a claim needs of a document.
+/// The fields of a document that a claim needs.
 #[derive(Debug, Deserialize)]
 struct ClaimDoc {
     #[serde(rename = "_id")]
@@ -350,8 +350,7 @@ struct ClaimSpecDoc {
     expires_at: Option<DateTime>,
 }
 
-/// A running job as a claim that stands at `now`. One that cannot be read is marked as `corrupt`; `None` if it does not even
-/// have an id.
+/// A running job as a claim at `now`. A damaged one is marked as `corrupt`; `None` if it does not even have an id.
 pub(crate) fn read_claim(op: &'static str, raw: &RawDocument, now: Timestamp) -> Option<JobClaim> {
     let corrupt = |problem: String| {
         let id = id_of(raw)?;
@@ -377,7 +376,7 @@ impl ClaimDoc {
             QueueName::new(queue.name.unwrap_or_default()).map_err(|error| format!("queue.name: {error}"))?;
         let key = queue.business_key.map(BusinessKey::new).transpose();
         let key = key.map_err(|error| format!("queue.business_key: {error}"))?;
-        // `JobClaim` can only be made from a job, so this makes one that has what a claim shows.
+        // `JobClaim` can only be made from a job, so this makes a job with the fields that a claim shows.
         let mut job = Job::pending(blank(), 0, now);
         job.spec.id = job_id(self.id);
         job.spec.queue = name;

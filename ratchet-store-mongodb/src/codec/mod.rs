@@ -40,13 +40,12 @@ pub(crate) fn job_id(uuid: Uuid) -> JobId {
     JobId::from_uuid(uuid::Uuid::from_bytes(uuid.bytes()))
 }
 
-/// A filter for walks along `_id`: ids that a job can have. Values of other types, lengths and subtypes are not between these
-/// two.
+/// A filter for `_id` ranges that hold only valid job ids. Values of other types, lengths and subtypes lie outside.
 pub(crate) fn job_ids() -> Document {
     doc! { "$gte": Uuid::from_bytes([0; 16]), "$lte": Uuid::from_bytes([255; 16]) }
 }
 
-/// The same for walks along other indexes: nothing that would tempt the server to walk along `_id`.
+/// The same filter for scans of other indexes, as an expression so that the planner does not scan `_id` instead.
 pub(crate) fn has_job_id() -> Document {
     let is_binary = doc! { "$eq": [{ "$type": "$_id" }, "binData"] };
     let size = doc! { "$cond": [is_binary, { "$binarySize": "$_id" }, 0] };
@@ -57,12 +56,12 @@ pub(crate) fn millis(duration: Duration) -> i64 {
     whole_millis(duration)
 }
 
-/// A stored duration; negative ones were written by no one.
+/// A stored duration; a negative one was not written by a store and counts as zero.
 pub(crate) fn duration(millis: i64) -> Duration {
     Duration::from_millis(u64::try_from(millis).unwrap_or_default())
 }
 
-/// Reads one document; what is wrong with it names its row.
+/// Decodes one document; an error names its row.
 pub(crate) fn decode<T: DeserializeOwned>(op: &'static str, raw: &RawDocument) -> StoreResult<T> {
     read(raw).map_err(|problem| StoreError::corrupt(op, row_of(raw), problem))
 }
@@ -72,7 +71,7 @@ pub(crate) fn encode<T: Serialize>(op: &'static str, value: &T) -> StoreResult<R
     bson::serialize_to_raw_document_buf(value).during(op)
 }
 
-/// The `_id` of a document, for people.
+/// The `_id` of a document, as text for error messages.
 pub(crate) fn row_of(raw: &RawDocument) -> String {
     match raw.get("_id") {
         Ok(Some(bson::RawBsonRef::Binary(binary))) => match uuid::Uuid::from_slice(binary.bytes) {
@@ -84,7 +83,7 @@ pub(crate) fn row_of(raw: &RawDocument) -> String {
     }
 }
 
-/// The id of a job's document, if that much can be read.
+/// The id of a job's document, if it can be read.
 pub(crate) fn id_of(raw: &RawDocument) -> Option<JobId> {
     match raw.get("_id") {
         Ok(Some(bson::RawBsonRef::Binary(binary))) => {

@@ -1,15 +1,14 @@
-//! What is wrong with a damaged document: the field and the kind of what stands there, never the value itself, for it may
-//! be a secret.
+//! The problem with a damaged document: the field and the kind of value found, never the value, which may be secret.
 
 use bson::{Bson, Document, RawDocument};
 use serde::de::DeserializeOwned;
 
-/// Reads a document, or tells what is wrong with it.
+/// Decodes a document, or describes the problem with it.
 pub(crate) fn read<T: DeserializeOwned>(raw: &RawDocument) -> Result<T, String> {
     bson::deserialize_from_slice(raw.as_bytes()).map_err(|_| problem::<T>(raw))
 }
 
-/// Reads it once more, and keeps book of the way to each field.
+/// Decodes it once more and tracks the path to each field.
 fn problem<T: DeserializeOwned>(raw: &RawDocument) -> String {
     let Ok(document) = Document::try_from(raw) else {
         return "it is no BSON".to_owned();

@@ -1,4 +1,4 @@
-//! What is kept beside the jobs.
+//! The documents of the collections other than jobs.
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, DateTime, Uuid};
@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::{date, duration, job_id, millis, uuid};
 use crate::clock::instant;
 
-/// An edge, by its two ends.
+/// An edge, keyed by its two ends.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct EdgeDoc {
     #[serde(rename = "_id")]
@@ -23,10 +23,10 @@ pub(crate) struct EdgeDoc {
     pub(crate) expression: Option<String>,
     pub(crate) priority: i32,
     pub(crate) state: EdgeState,
-    /// The submitter's answer for an ended parent, while the edge is being stored.
+    /// The submitter's decision for an ended parent, while the edge is being stored.
     #[serde(skip)]
     pub(crate) if_ended: Option<EdgeState>,
-    /// When it was stored, by which submission, and its place in it: the order of storing.
+    /// The order of storing: the time, the submission, and the position in it.
     pub(crate) stored_at: DateTime,
     pub(crate) submission: Uuid,
     pub(crate) place: i32,
@@ -39,7 +39,7 @@ pub(crate) struct EdgeId {
 }
 
 impl EdgeDoc {
-    /// A new edge is open whatever it says.
+    /// A new edge: open, whatever the submission says.
     pub(crate) fn open(edge: &Edge, submission: JobId, place: usize, now: Timestamp) -> Self {
         let (condition, expression) = edge.condition.to_parts();
         Self {
@@ -67,8 +67,8 @@ impl EdgeDoc {
         (self.stored_at, self.submission.bytes(), self.place)
     }
 
-    /// A condition that cannot be read is one that nobody can evaluate, so that the edge is refused when its parent ends and
-    /// keeps no parent from ending.
+    /// Decodes the edge. An unreadable condition becomes one that nobody can evaluate, so that the edge is refused when
+    /// its parent ends and the parent can still end.
     pub(crate) fn read(&self) -> Edge {
         let (parent, child) = (self.parent(), self.child());
         let expression = self.expression.clone().map(JsonText::from_stored);
@@ -85,7 +85,7 @@ impl EdgeDoc {
     }
 }
 
-/// The hash of an idempotency key's exact bytes: what the ledger knows it by.
+/// The hash of an idempotency key's exact bytes, by which the key is stored.
 pub(crate) fn key_hash(key: &IdempotencyKey) -> Binary {
     let bytes = Sha256::digest(key.as_str().as_bytes()).to_vec();
     Binary { subtype: BinarySubtype::Generic, bytes }
@@ -100,7 +100,7 @@ pub(crate) struct KeyDoc {
     pub(crate) created_at: DateTime,
 }
 
-/// A batch, by its parent.
+/// A batch, keyed by its parent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct BatchDoc {
     #[serde(rename = "_id")]
@@ -143,14 +143,14 @@ impl BatchDoc {
     }
 }
 
-/// A fire, by master and instant.
+/// The id of a fire: master and instant.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct FireId {
     pub(crate) master: Uuid,
     pub(crate) instant: DateTime,
 }
 
-/// A node, by owner.
+/// A node, keyed by owner.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct NodeDoc {
     #[serde(rename = "_id")]
@@ -193,20 +193,20 @@ impl NodeDoc {
     }
 }
 
-/// A lock, by name. It stays when it is given up, so that its term goes on.
+/// A lock, keyed by name. It stays when it is released, so that its term keeps rising.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LockDoc {
     pub(crate) term: i64,
 }
 
-/// A resource, by name.
+/// A resource, keyed by name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LimitDoc {
     #[serde(rename = "_id")]
     pub(crate) name: String,
     pub(crate) max_concurrent: u32,
     pub(crate) retry_delay_ms: i64,
-    /// How many permits are taken: every change of holders changes this, so that two of them collide.
+    /// The number of permits taken. Every change of holders changes it, so that two concurrent ones conflict.
     pub(crate) in_use: i64,
 }
 
@@ -231,14 +231,14 @@ impl From<&ResourceLimit> for LimitDoc {
     }
 }
 
-/// A permit, by resource and job.
+/// The id of a permit: resource and job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PermitId {
     pub(crate) resource: String,
     pub(crate) job: Uuid,
 }
 
-/// A line of a log, by job and number.
+/// A log line, keyed by job and number.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LogDoc {
     pub(crate) job: Uuid,

@@ -1,7 +1,7 @@
-//! What can be read of a damaged document.
+//! Recovery of the readable part of a damaged document.
 //!
-//! A document has no schema that the server keeps, so a foreign hand can write anything into it. Whoever must end such a
-//! job takes every field that still makes sense and something harmless for the rest; writing it back mends it.
+//! The server enforces no schema, so other programs can write anything into a document. An operation that must end such
+//! a job takes every readable field and a harmless value for the rest; writing it back repairs it.
 
 use bson::{Bson, Document, RawDocument, doc};
 use ratchet_api::{JobType, Timestamp};
@@ -9,15 +9,15 @@ use serde::de::DeserializeOwned;
 
 use super::{EdgeDoc, JobDoc, NodeDoc, date, row_of};
 
-/// A document that must be dealt with also if it is damaged.
+/// A document that must be processed even if it is damaged.
 pub(crate) trait Salvage: DeserializeOwned {
-    /// A document of this kind that says no more than this problem; `None` if a damaged one is passed over.
+    /// A harmless document with the same id that records the problem; `None` to skip damaged documents of this kind.
     fn blank(_stored: &Document, _problem: &str) -> Option<Document> {
         None
     }
 }
 
-/// A document, or as much of it as can be read.
+/// Decodes a document, or as much of it as can be read.
 pub(crate) fn salvage<T: Salvage>(op: &'static str, raw: &RawDocument) -> Option<T> {
     let problem = match super::read(raw) {
         Ok(doc) => return Some(doc),
@@ -50,7 +50,7 @@ fn mend(stored: &Document, blank: &Document, readable: &dyn Fn(&Document) -> boo
 }
 
 impl Salvage for JobDoc {
-    /// Marked as corrupt from now on. Its state follows from what it has; its fence is one that nothing raises.
+    /// A job that stays marked as corrupt. Its state follows from its queue part; its fence is the last one.
     fn blank(stored: &Document, problem: &str) -> Option<Document> {
         let job_type = JobType::default().as_str();
         let epoch = date(Timestamp::MIN);
@@ -92,7 +92,7 @@ impl Salvage for super::KeyDoc {}
 impl Salvage for super::LimitDoc {}
 
 impl Salvage for NodeDoc {
-    /// One whose lease is over.
+    /// A node whose lease is over.
     fn blank(stored: &Document, _: &str) -> Option<Document> {
         let epoch = date(Timestamp::MIN);
         Some(doc! {

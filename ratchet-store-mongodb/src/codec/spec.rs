@@ -1,4 +1,4 @@
-//! What was asked for: the `spec` part of a job, which only tags and saved schedules ever change.
+//! The `spec` part of a job: the request, which only changes of tags and of saved schedules modify.
 
 use bson::{DateTime, Uuid};
 use ratchet_api::{
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::{date, duration, job_id, millis, uuid};
 use crate::clock::instant;
 
-/// Names of a vocabulary stay text here: a row with a word that this build does not know can still be canceled,
-/// dead-lettered or deleted, and only reading it in full fails.
+/// The description of a job. Words of a vocabulary stay text here: a row with a word that this build does not know can
+/// still be canceled, dead-lettered or deleted, and only reading it in full fails.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SpecDoc {
     pub(crate) job_type: String,
@@ -47,7 +47,7 @@ pub(crate) struct SpecDoc {
     pub(crate) batch: Option<Uuid>,
 }
 
-/// A call: the text that was given, with target and method beside it to find jobs by.
+/// A call: the submitted text, with target and method beside it for searches.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CallDoc {
     pub(crate) target: String,
@@ -101,7 +101,7 @@ impl From<&JobSpec> for SpecDoc {
 }
 
 impl SpecDoc {
-    /// The specification, or what is wrong with it.
+    /// Decodes the specification, or names the problem with it.
     pub(super) fn read(self, id: JobId) -> Result<JobSpec, String> {
         let mut spec = JobSpec::with_id(id, self.call.read()?);
         spec.job_type = self.job_type.parse().map_err(text)?;

@@ -14,7 +14,7 @@ use crate::codec::{JobDoc, date, job_id, uuid};
 use crate::error::During;
 use crate::unit::in_unit;
 
-/// What remains of a job: its document as it was.
+/// An archived job: its document as it was.
 #[derive(Deserialize)]
 struct ArchiveDoc {
     job: JobDoc,
@@ -46,7 +46,7 @@ impl ArchiveStore for MongoStore {
             doc! { "$lookup": {
                 "from": self.collections.batches.name(), "localField": "spec.batch", "foreignField": "_id", "as": "batch",
             } },
-            // A child stays as long as its batch is not complete.
+            // A child stays until its batch is complete.
             doc! { "$match": { "$or": [
                 { "spec.batch": { "$exists": false } }, { "batch": { "$size": 0 } },
                 { "batch.completed_at": { "$exists": true } },
@@ -117,7 +117,7 @@ impl ArchiveStore for MongoStore {
 }
 
 impl crate::unit::Unit<'_> {
-    /// Moves jobs, if they are still ended, into the archive. Answers how many.
+    /// Moves jobs, if they are still ended, into the archive. Returns how many.
     async fn archive(&mut self, jobs: &[JobId]) -> StoreResult<u64> {
         let ended = self.ended(jobs).await?;
         let archived_at = date(self.now);

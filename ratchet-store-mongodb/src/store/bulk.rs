@@ -12,14 +12,14 @@ use crate::error::{During, duplicates};
 use crate::unit::in_unit;
 
 const INSERT: &str = "insert";
-/// As many submissions as one transaction should carry.
+/// The most submissions in one transaction.
 pub(crate) const CHUNK: usize = 200;
-/// As many jobs as are made at once; the driver sends them in as few messages as they fit in.
+/// The most jobs inserted in one call; the driver splits it into as few messages as possible.
 const PLAIN_CHUNK: usize = 2_000;
 
 #[async_trait]
 impl JobBulkStore for MongoStore {
-    /// Runs of plain submissions are one insert each; what has consequences is a unit of work.
+    /// Inserts each run of single submissions in one command; submissions with consequences are units of work.
     async fn insert(&self, submissions: &[Submission]) -> StoreResult<Vec<Inserted>> {
         let mut answers = Vec::with_capacity(submissions.len());
         for run in submissions.chunk_by(|a, b| is_plain(a) == is_plain(b)) {
@@ -47,7 +47,7 @@ impl JobBulkStore for MongoStore {
     }
 }
 
-/// A job on its own whose only promise to others is a business key, which its own document carries.
+/// Whether it is a single job whose only uniqueness is a business key, which its own document holds.
 fn is_plain(submission: &Submission) -> bool {
     let Submission { jobs, edges, batch, supersedes, fire, .. } = submission;
     let alone = edges.is_empty() && batch.is_none() && supersedes.is_none() && fire.is_none();
@@ -70,7 +70,7 @@ impl MongoStore {
         let mut answers = vec![Inserted::New; submissions.len()];
         let (mut places, mut documents) = (Vec::new(), Vec::new());
         for (place, submission) in submissions.iter().enumerate() {
-            match submission.validate(&Limits::MOST) {
+            match submission.validate(&Limits::MAX) {
                 Err(invalid) => answers[place] = Inserted::Refused(Refusal::Invalid(invalid)),
                 Ok(()) => {
                     places.push(place);
@@ -85,7 +85,7 @@ impl MongoStore {
             return Ok(answers);
         };
         let Some(refused) = duplicates(&error) else { return Err(error).during(INSERT) };
-        // A unit finds out who was there first: the job itself, or the holder of its key.
+        // A unit finds out what was there first: the job itself, or the holder of its key.
         let refused: Vec<_> = refused.into_iter().map(|index| places[index]).collect();
         let again = refused.iter().map(|place| &submissions[*place]).collect();
         for (place, answer) in refused.into_iter().zip(self.insert_whole(again).await?) {
@@ -94,7 +94,7 @@ impl MongoStore {
         Ok(answers)
     }
 
-    /// Ids of ended jobs that match, oldest end first.
+    /// The ids of ended jobs that match, oldest end first.
     pub(crate) async fn oldest_ended(
         &self,
         op: &'static str,
@@ -109,7 +109,7 @@ impl MongoStore {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        // Exactly the order of the index: one more field, and the server sorts all that is old.
+        // Exactly the order of the index: with one more field, the server would sort all old jobs.
         let oldest = FindOptions::builder()
             .sort(doc! { "ending.terminated_at": 1 })
             .limit(i64::try_from(limit).unwrap_or(i64::MAX))
@@ -121,7 +121,7 @@ impl MongoStore {
 }
 
 impl crate::unit::Unit<'_> {
-    /// Removes ended jobs with everything that hangs on them but their idempotency keys. Answers how many.
+    /// Removes ended jobs with all their records except idempotency keys. Returns how many.
     pub(crate) async fn delete(&mut self, jobs: &[JobId]) -> StoreResult<u64> {
         let mut ended = self.ended(jobs).await?;
         ended.sort();

@@ -77,13 +77,13 @@ impl JobCrudStore for MongoStore {
     }
 }
 
-/// The answer for a document that cannot be read, with what could be read of it.
+/// The answer for an unreadable document, with the readable parts.
 fn corrupt(salvaged: Option<JobDoc>, problem: String) -> Loaded {
     let on_failure = salvaged.and_then(|job| job.spec.on_failure?.read().ok());
     Loaded::Corrupt { problem, on_failure }
 }
 
-/// Whether a document that cannot be read says at least that this claim holds it.
+/// Whether an unreadable document at least says that this claim holds it.
 fn held(raw: &RawDocumentBuf, owner: &Owner, claim: &JobClaim) -> bool {
     let picked_by = raw.get_document("queue").ok().and_then(|queue| queue.get_str("picked_by").ok());
     let fence = raw.get_i64("fence").unwrap_or(i64::MAX);
@@ -103,7 +103,7 @@ impl MongoStore {
         Ok(raw.into_iter().filter_map(|raw| Some((id_of(&raw)?, raw))).collect())
     }
 
-    /// Edges that lead from these jobs: by priority, then in the order they were stored.
+    /// The edges from these jobs to their children: by priority, then in the order they were stored.
     pub(crate) async fn edges_leading_from(
         &self,
         op: &'static str,
@@ -117,7 +117,7 @@ impl MongoStore {
         Ok(edges.iter().map(EdgeDoc::read).collect())
     }
 
-    /// Edges that lead to these jobs, in the order they were stored.
+    /// The edges from parents to these jobs, in the order they were stored.
     pub(crate) async fn edges_leading_to(
         &self,
         op: &'static str,

@@ -1,4 +1,4 @@
-//! Outcomes that concern no other document, all in one command: successes that are alike share an update, the others
+//! Commit of outcomes that concern no other document, in one command: similar successes share an update, the others
 //! have one each.
 
 use std::collections::{HashMap, HashSet};
@@ -29,10 +29,10 @@ struct Written {
 }
 
 impl MongoStore {
-    /// Records what is plain. `None` for every outcome that needs a closer look: one with effects, a lost or replayed
+    /// Records plain outcomes. `None` for every outcome that needs a unit of work: one with effects, a lost or replayed
     /// one, a canceled job, or a job with edges, a batch or a permit.
     ///
-    /// One round trip if everything was plain and ended; one more to tell which were, or when they are due again.
+    /// One round trip if all were plain and ended; one more to read which were, or when they are due again.
     pub(super) async fn commit_plain(
         &self,
         owner: &Owner,
@@ -65,7 +65,7 @@ impl MongoStore {
             if read_due.is_none() && !all {
                 return None;
             }
-            // All were recorded. One that was not found has gone on since: somebody else claimed and ended it.
+            // All were recorded. A job that was not found has moved on since: another owner claimed and ended it.
             if let Some(delay) = delay_of(&outcome.end) {
                 recorded.next_due = read_due.map(instant).or(present.known().map(|now| now + delay));
             }
@@ -96,7 +96,7 @@ fn delay_of(end: &End) -> Option<Duration> {
     }
 }
 
-/// One plain outcome on its way.
+/// A plain outcome, about to be written.
 struct Plain<'o> {
     owner: &'o Owner,
     outcome: &'o Outcome,
@@ -116,7 +116,7 @@ impl Plain<'_> {
         doc! { "q": filter, "u": pipeline, "hint": BY_ID.clone() }
     }
 
-    /// The job ends, and its queue part goes with everything that it reserved.
+    /// The update stages that end the job and remove its queue part with everything that it reserved.
     fn finish(&self) -> Vec<Document> {
         let mut unset = vec!["queue", "picked_at"];
         let mut ending = doc! {
@@ -153,7 +153,7 @@ impl Plain<'_> {
         self.pipeline(status, Some(result), attempts, set, unset)
     }
 
-    /// The job waits again.
+    /// The update stages that make the job PENDING again.
     fn give_back(&self) -> Vec<Document> {
         let mut set = Document::new();
         let (delay, result, attempts) = match &self.outcome.end {
@@ -220,7 +220,7 @@ impl Plain<'_> {
         row
     }
 
-    /// When the body started and ended, counted back from the present.
+    /// The start and end of the body, counted back from the present.
     fn run(&self) -> Option<(Bson, Bson)> {
         let Run { started_ago, ran_for } = self.outcome.run?;
         let started = self.present.minus(started_ago);
@@ -230,10 +230,10 @@ impl Plain<'_> {
     }
 }
 
-/// The only index by which an update looks for its jobs: of those whose keys it happens to name, none is better.
+/// The hint for updates: they find their jobs by id; any other index would be worse.
 pub(super) static BY_ID: LazyLock<Document> = LazyLock::new(|| doc! { "_id": 1 });
 
-/// A filter that holds every reason why an outcome might not be plain after all.
+/// A filter that matches only if no reason makes the outcome other than plain.
 fn plain(owner: &Owner, fence: Fence) -> Document {
     let mut filter = doc! {
         "fence": fence.version(), "status": "RUNNING", "queue.picked_by": owner.as_str(),
@@ -244,15 +244,15 @@ fn plain(owner: &Owner, fence: Fence) -> Document {
     filter
 }
 
-/// And of one that ends its job.
+/// The same filter for an outcome that ends its job.
 pub(super) fn plain_end(owner: &Owner, fence: Fence) -> Document {
     let mut filter = plain(owner, fence);
     filter.extend(doc! { "edge_count": 0, "spec.batch": { "$exists": false } });
     filter
 }
 
-/// What the updates compute with can be computed with. As expressions: a filter by type also takes a list that has a value
-/// of this type.
+/// A filter for documents whose fields have the types that the updates compute with. As expressions: a filter by type
+/// also accepts a list that contains a value of the type.
 fn computable() -> Document {
     let in_calendar = |field: &str| {
         doc! { "$and": [
@@ -266,7 +266,7 @@ fn computable() -> Document {
     ] } }
 }
 
-/// Text that the server must not read as a field or an operator.
+/// Text as a literal, so that the server does not read it as a field or an operator.
 fn literal(text: &str) -> Document {
     doc! { "$literal": text }
 }

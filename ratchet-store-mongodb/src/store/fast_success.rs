@@ -1,5 +1,5 @@
-//! Successes that concern no other document: one update for many jobs, in which the server finds what differs by the
-//! job's id. With an update for each, reading and planning them is most of its work.
+//! Commit of successes that concern no other document: one update for many jobs, in which the server looks up the
+//! differing values by the job's id. With one update per job, the server spends most time on reading and planning them.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use super::fast_commit::{BY_ID, plain_end};
 use crate::clock::Present;
 use crate::codec::{date, millis, uuids};
 
-/// As many as an id is compared with.
+/// The most jobs in one update: the server compares each id with all of them.
 const GROUP: usize = 100;
 
-/// An outcome that is a success, with what it says.
+/// A success with the values that it writes.
 struct Success<'o> {
     outcome: &'o Outcome,
     run: Option<Run>,
     result: Option<&'o JsonText>,
 }
 
-/// The updates that record successes which are alike, and the other outcomes.
+/// The updates that record similar successes, and the outcomes that are left over.
 pub(super) fn updates<'o>(
     owner: &Owner,
     outcomes: &[&'o Outcome],
@@ -52,12 +52,12 @@ pub(super) fn updates<'o>(
     (updates, others)
 }
 
-/// One update for jobs with one fence, of which all have run, or none, and all have a result, or none.
+/// One update for jobs that share a fence, all with or all without a run, and all with or all without a result.
 fn update(owner: &Owner, fence: Fence, group: &[Success<'_>], call: ObjectId, present: Present) -> Document {
     let ids = uuids(group.iter().map(|success| success.outcome.id));
     let mut filter = plain_end(owner, fence);
     filter.insert("_id", doc! { "$in": &ids });
-    // The value of this job among those of the group.
+    // Picks the value for this job from those of the group.
     let its = |values: Vec<Bson>| doc! { "$arrayElemAt": [{ "$literal": values }, "$at"] };
     let mut ending = doc! {
         "terminated_at": present.expr(),
@@ -93,7 +93,7 @@ fn update(owner: &Owner, fence: Fence, group: &[Success<'_>], call: ObjectId, pr
     doc! { "q": filter, "u": stages, "multi": true, "hint": BY_ID.clone() }
 }
 
-/// Milliseconds that the server can add to a date without overflow.
+/// The milliseconds of `duration`, bounded so that the server can add them to a date without overflow.
 fn bounded(duration: std::time::Duration) -> i64 {
     millis(duration).min(Timestamp::MAX.as_millis())
 }

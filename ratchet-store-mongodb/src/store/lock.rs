@@ -13,7 +13,7 @@ use crate::error::{During, is_duplicate};
 
 #[async_trait]
 impl LockStore for MongoStore {
-    /// One update that changes nothing if another owner holds the lock; the answer is in what it leaves.
+    /// Takes the lock in one update that changes nothing if another owner holds it; the resulting document tells.
     async fn try_lock(
         &self,
         name: &LockName,
@@ -41,7 +41,7 @@ impl LockStore for MongoStore {
             "term": { "$cond": [{ "$or": [&mine, &theirs] }, same_term, term] },
         } }];
         let id = doc! { "_id": name.as_str() };
-        // Two first takers may collide on the insert; the second look finds the lock.
+        // Two first takers may collide on the insert; the second attempt finds the lock.
         let mut updated = self.lock_document(&id, &take).await;
         if updated.as_ref().is_err_and(is_duplicate) {
             updated = self.lock_document(&id, &take).await;
@@ -65,8 +65,9 @@ impl LockStore for MongoStore {
     }
 }
 
-/// Whether the time of a lock has not run out. It has if it was taken further ahead than it was to last: the clock went
-/// back. It also has if its times were written by hand and are none, or end beyond the calendar, and if it never was.
+/// An expression for whether a lock's time is still running. It is not if the lock was taken further ahead of now than
+/// it was to last (the clock went back), if its times are not dates or end beyond the calendar (written by hand), or if
+/// it was never taken.
 fn running(present: Present) -> Document {
     let is_date = |field: &str| doc! { "$eq": [{ "$type": field }, "date"] };
     let ahead = doc! { "$subtract": ["$taken", present.expr()] };

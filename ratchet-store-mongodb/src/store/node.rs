@@ -35,7 +35,7 @@ impl NodeStore for MongoStore {
             "beat_gap_ms": 0_i64, "lease_until": present.plus(lease), "reaped": false, "skew_ms": 0_i64, "running": 0, "slots": 0,
             "draining": false,
         };
-        // Joining again changes nothing: a lease is renewed by beats alone.
+        // Joining again changes nothing: only beats renew a lease.
         let is_new = doc! { "$eq": [{ "$type": "$started_at" }, "missing"] };
         let keep_or_join = vec![doc! { "$replaceWith": { "$cond": [is_new, joined, "$$ROOT"] } }];
         let id = doc! { "_id": node.owner.as_str() };
@@ -47,14 +47,14 @@ impl NodeStore for MongoStore {
         const OP: &str = "beat";
         let present = self.present();
         let gap_ms = whole_millis(beat.gap);
-        // Whatever became of the row by a foreign hand: a beat mends it.
+        // A beat repairs a damaged row.
         let time = |field: &str, or: Bson| doc! { "$convert": { "input": field, "to": "date", "onError": or.clone(), "onNull": or } };
         let since_last =
             doc! { "$subtract": [present.expr(), time("$heartbeat_at", date(Timestamp::MIN).into())] };
         let goes_on = doc! { "$and": [
             { "$gte": [&since_last, 0] }, { "$lte": [&since_last, gap_ms] }, { "$lte": ["$beat_gap_ms", gap_ms] },
         ] };
-        // All of these are the values from before.
+        // Every field reference reads the value from before the update.
         let renew = vec![doc! { "$set": {
             "beating_since": { "$cond": [goes_on, time("$beating_since", present.expr()), present.expr()] }, "beat_gap_ms": gap_ms,
             "heartbeat_at": present.expr(), "lease_until": present.plus(beat.lease),
@@ -80,7 +80,7 @@ impl NodeStore for MongoStore {
         if limit == 0 || dead.is_empty() {
             return Ok(Vec::new());
         }
-        // Whoever died may have left a transaction behind.
+        // A dead owner may have left a transaction open.
         self.end_abandoned(OP).await;
         let token = ObjectId::new();
         let moved: StoreResult<Vec<JobId>> =
@@ -158,10 +158,10 @@ impl NodeStore for MongoStore {
     }
 }
 
-/// One thing that a node should know.
+/// One row of the news for a beat.
 #[derive(Deserialize)]
 struct News {
-    /// Of which type ever, like the times: one damaged job must not keep a node from its lease.
+    /// Of any type, like the times: one damaged job must not cost a node its lease.
     dead: Option<Bson>,
     cancel: Option<Bson>,
     holds: Option<Bson>,
@@ -177,7 +177,7 @@ fn id_in(value: &Bson) -> Option<JobId> {
 }
 
 impl MongoStore {
-    /// Everything that a beat tells, in one read.
+    /// Reads everything that a beat reports, in one query.
     async fn news(&self, owner: &Owner, lease: Duration, now: Timestamp) -> StoreResult<BeatReply> {
         const OP: &str = "beat";
         let (jobs, present) = (self.collections.jobs.name(), self.present());
@@ -233,8 +233,8 @@ impl MongoStore {
         Ok(reply)
     }
 
-    /// The beats that bear on these deaths. A row that cannot be read proves nothing, and keeps nobody from proving something:
-    /// its node is told as one that has never beaten, with the lease of whoever asks.
+    /// The pulses that prove these deaths. An unreadable row proves nothing and hinders no other proof: its node counts
+    /// as one that has never beaten, with the lease of the asking node.
     async fn pulses(&self, dead: &[Owner], lease: Duration) -> StoreResult<Vec<Pulse>> {
         const OP: &str = "beat";
         let pulse = |raw: &RawDocumentBuf| match bson::deserialize_from_slice::<NodeDoc>(raw.as_bytes()) {
@@ -260,7 +260,7 @@ impl MongoStore {
         found.try_collect().await.during(op)
     }
 
-    /// On the jobs: owners that hold some and whose lease does not run, or who are not known at all.
+    /// A pipeline on the jobs: owners that hold jobs and whose lease is over or who are unknown.
     fn dead_owners(&self) -> Vec<Document> {
         let mut alive = doc! { "reaped": false };
         alive.extend(self.present().ahead("lease_until"));
@@ -281,7 +281,7 @@ impl MongoStore {
         ]
     }
 
-    /// On the jobs: when the first one is due that could be claimed from a queue that is not paused.
+    /// A pipeline on the jobs: the earliest due time of claimable jobs in unpaused queues.
     fn first_open(&self, name: &str, when: Document) -> Vec<Document> {
         let mut open = claimable_anywhere();
         open.extend(has_job_id());
@@ -299,7 +299,7 @@ impl MongoStore {
         ]
     }
 
-    /// On the nodes: one of the jobs that each of them holds.
+    /// A lookup on the nodes: one of the jobs that each of them holds.
     fn lookup_held(&self) -> Document {
         let one = vec![
             doc! { "$match": { "status": "RUNNING", "$expr": { "$eq": ["$queue.picked_by", "$$owner"] } } },

@@ -1,4 +1,4 @@
-//! Jobs that are parked on something that lies outside of them.
+//! Parked jobs: those that lack something that is not their own.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -12,21 +12,21 @@ use crate::codec::{LimitDoc, has_job_id, read};
 use crate::error::During;
 use crate::indexes::{parked, parked_anywhere};
 
-/// The first text after all that begin like a suspect's.
+/// The first text after all reasons that begin like a suspect's.
 const AFTER_SUSPECTS: &str = "suspect;";
 
-/// Which parked jobs may be taken.
+/// Which parked jobs a claim may take.
 pub(super) enum Parked {
-    /// None.
+    /// No parked job.
     Not,
-    /// Those that are parked on one of these.
+    /// Jobs that are parked on one of these reasons.
     On(Vec<String>),
-    /// All of them.
+    /// All parked jobs.
     Whatever,
 }
 
 impl Parked {
-    /// A filter.
+    /// The filter on `queue.parked_on`.
     pub(super) fn filter(&self) -> Document {
         match self {
             Self::Not => doc! { "queue.parked_on": null },
@@ -39,15 +39,15 @@ impl Parked {
     }
 }
 
-/// What an owner has for parked jobs at one moment.
+/// The capacity of an owner for parked jobs at one moment.
 pub(super) struct Room {
     methods: HashSet<String>,
-    /// Free permits.
+    /// Free permits, by resource.
     permits: HashMap<String, i64>,
 }
 
 impl Room {
-    /// For how many jobs that are parked on this.
+    /// The number of jobs parked on this reason that the owner could take.
     fn left(&self, reason: &str) -> i64 {
         if let Some(method) = reason.strip_prefix(ParkedOn::METHOD) {
             return if self.methods.contains(method) { i64::MAX } else { 0 };
@@ -57,12 +57,12 @@ impl Room {
         }
         match reason.strip_prefix(ParkedOn::RESOURCE) {
             Some(resource) => self.permits.get(resource).copied().unwrap_or_default(),
-            // Nobody knows what it lacks.
+            // An unknown reason: nobody knows what the job lacks.
             None => i64::MAX,
         }
     }
 
-    /// Whether there is room for one more, which is then taken.
+    /// Whether there is capacity for one more job, which is then taken.
     pub(super) fn take(&mut self, reason: &str) -> bool {
         let left = self.left(reason);
         if let Some(free) =
@@ -75,14 +75,14 @@ impl Room {
 }
 
 impl MongoStore {
-    /// What this owner has now.
+    /// The current capacity of this owner.
     pub(super) async fn room(&self, op: &'static str, owner: &Owner) -> StoreResult<Room> {
         #[derive(Deserialize)]
         struct Methods {
             methods: Vec<String>,
         }
         let c = &self.collections;
-        // What cannot be read gives no room. Others tell of it; this is asked too often to do so.
+        // An unreadable node or resource gives no capacity. Others log it; this is called too often to do so.
         let nodes: Vec<_> =
             c.nodes.find(doc! { "_id": owner.as_str() }).await.during(op)?.try_collect().await.during(op)?;
         let nodes = nodes.iter().filter_map(|raw| read::<Methods>(raw).ok());
@@ -96,7 +96,7 @@ impl MongoStore {
         })
     }
 
-    /// What jobs of this queue are parked on: one step along an index for each.
+    /// The reasons for which jobs of this queue are parked: one step along an index for each.
     async fn reasons(&self, op: &'static str, queue: &str) -> StoreResult<Vec<String>> {
         let mut filter = parked();
         filter.insert("queue.name", queue);
@@ -104,8 +104,8 @@ impl MongoStore {
         Ok(found.into_iter().filter_map(|reason| reason.as_str().map(str::to_owned)).collect())
     }
 
-    /// On the jobs: the first due ones of each queue and priority that are parked on what this owner has, and those that
-    /// have expired, which anybody can end. With what they are parked on.
+    /// A pipeline on the jobs: for each queue and priority, the first due ones that are parked on what this owner has,
+    /// and the expired ones, which any owner can end. Each with its reason.
     pub(super) async fn parked_heads(
         &self,
         op: &'static str,
@@ -162,7 +162,7 @@ impl MongoStore {
         Ok(open.map(str::to_owned).collect())
     }
 
-    /// Whether this owner could take a job that is parked in one of these queues.
+    /// Whether this owner could take a parked job of one of these queues.
     pub(super) async fn could_pull(
         &self,
         op: &'static str,

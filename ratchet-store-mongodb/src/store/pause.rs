@@ -37,7 +37,7 @@ impl JobPauseStore for MongoStore {
         let queues = self.collections.queues.clone_with_type::<Document>();
         let found: Vec<Document> =
             queues.find(doc! {}).with_options(by_name).await.during(OP)?.try_collect().await.during(OP)?;
-        // Nobody can ask for a queue with another kind of name.
+        // Other names are skipped: nobody can ask for such a queue.
         Ok(found.iter().filter_map(|queue| QueueName::new(queue.get_str("_id").ok()?).ok()).collect())
     }
 }

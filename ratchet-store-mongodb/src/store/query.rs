@@ -23,14 +23,14 @@ use crate::indexes::parked;
 
 const STORY_LOG_LINES: usize = 1_000;
 
-/// Which end of a list comes first.
+/// The order of a list.
 #[derive(Clone, Copy)]
 pub(super) enum Direction {
     LowestFirst,
     NewestFirst,
 }
 
-/// A filter by what readers see: a running job whose cancel was accepted is CANCELED.
+/// A filter by the visible status: a running job whose cancel was accepted is CANCELED.
 pub(super) fn statuses(wanted: &[JobStatus]) -> Document {
     let plain: Vec<_> =
         wanted.iter().filter(|status| **status != JobStatus::Running).map(|status| status.as_str()).collect();
@@ -174,7 +174,7 @@ impl JobQueryStore for MongoStore {
 }
 
 impl MongoStore {
-    /// One page of jobs that meet all conditions; rows that cannot be read are named.
+    /// One page of jobs that meet all conditions; unreadable rows are named.
     pub(super) async fn page(
         &self,
         op: &'static str,
@@ -188,7 +188,7 @@ impl MongoStore {
         };
         conditions.extend(page.after.map(|after| doc! { "_id": { beyond: uuid(after) } }));
         conditions.push(doc! { "_id": job_ids() });
-        // One more than asked for tells whether another page follows.
+        // One more than asked for, to tell whether another page follows.
         let options =
             FindOptions::builder().sort(doc! { "_id": sort }).limit(bounded(page.limit.saturating_add(1)));
         let jobs = self.collections.jobs.find(doc! { "$and": conditions }).with_options(options.build());
@@ -227,7 +227,7 @@ impl MongoStore {
     }
 }
 
-/// Jobs that count alike in a queue's health.
+/// Jobs with the same state, as a queue's health counts them.
 #[derive(Deserialize)]
 struct HealthGroup {
     #[serde(rename = "_id")]
@@ -239,7 +239,7 @@ struct HealthGroup {
 
 #[derive(Deserialize)]
 struct HealthKey {
-    /// Of which type ever, like the priority: a damaged job is counted like any other.
+    /// Of any type, like the priority: a damaged job is counted like any other.
     queue: Bson,
     status: JobStatus,
     priority: Option<Bson>,
@@ -274,10 +274,10 @@ impl HealthGroup {
     }
 }
 
-/// Dead letters that failed alike.
+/// Dead letters with the same fingerprint.
 #[derive(Deserialize)]
 struct LetterGroup {
-    /// Of which type ever, like the others: a damaged job is told like any other.
+    /// Of any type, like the other fields: a damaged job is reported like any other.
     #[serde(rename = "_id")]
     fingerprint: Bson,
     count: i64,

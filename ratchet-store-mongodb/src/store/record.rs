@@ -33,7 +33,7 @@ impl ExecutionStore for MongoStore {
     }
 }
 
-/// As a power of two.
+/// The line numbers per millisecond, as a power of two.
 const LINES_IN_A_MILLISECOND: i64 = 12;
 
 #[async_trait]
@@ -80,12 +80,12 @@ impl JobLogStore for MongoStore {
     }
 }
 
-/// No clock gives a line such a number.
+/// A bound above every number that a clock gives.
 const LAST_LINE: i64 = i64::MAX / 2;
 
 impl MongoStore {
-    /// Numbers follow the clock, so that they go on after a purge as well, and within one instant the last line. Two
-    /// writers may pick the same; the unique index lets one of them try again.
+    /// Appends lines to a log. Numbers follow the clock, so that they keep rising after a purge, and within one instant
+    /// the last line. Two writers may pick the same number; the unique index makes one of them try again.
     async fn append_lines(&self, job: JobId, lines: &[&NewLogLine]) -> StoreResult<()> {
         const OP: &str = "append_logs";
         #[derive(Deserialize)]
@@ -96,7 +96,7 @@ impl MongoStore {
             let now = self.now(OP).await?;
             let newest = FindOptions::builder().sort(doc! { "seq": -1 }).limit(1);
             let newest = newest.projection(doc! { "_id": 0, "seq": 1 }).build();
-            // Greater numbers than the clock gives were written by hand.
+            // Greater numbers were written by hand.
             let filter = doc! { "job": uuid(job), "seq": { "$lt": LAST_LINE } };
             let last: Vec<Last> = self.find(OP, &self.collections.logs, filter, newest).await?;
             let first =
@@ -110,7 +110,7 @@ impl MongoStore {
                 message: line.message.as_str().to_owned(),
             });
             let documents: Vec<_> = numbered.map(|line| encode(OP, &line)).collect::<StoreResult<_>>()?;
-            // Ordered: of a refused call nothing was written, because its first line collides.
+            // Ordered: the first line of a refused call collides, so nothing of it was written.
             match self.collections.logs.insert_many(documents).ordered(true).await {
                 Err(error) if is_duplicate(&error) => {}
                 done => return done.map(|_| ()).during(OP),

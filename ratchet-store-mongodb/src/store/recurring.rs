@@ -28,7 +28,7 @@ impl RecurringStore for MongoStore {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        // A comparison with `$expr` would also match what is missing, so both are asked.
+        // A comparison with `$expr` also matches missing fields, so existence is checked too.
         let mut due = doc! { "status": "PENDING", "recurrence.next_fire": { "$exists": true } };
         due.extend(has_job_id());
         match self.present().known() {
@@ -57,7 +57,7 @@ impl RecurringStore for MongoStore {
             if corrupt.is_empty() {
                 return Ok(masters);
             }
-            // They would stand before the others for ever.
+            // Otherwise they would always come before the others.
             self.end_corrupt(OP, &corrupt).await?;
         }
     }

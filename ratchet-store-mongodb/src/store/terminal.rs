@@ -5,15 +5,15 @@ use ratchet_api::{End, Outcome, Owner, Sanitized, StoreResult, Verdict};
 use crate::MongoStore;
 use crate::unit::in_unit;
 
-/// As many outcomes as one command should carry, and as many bytes of text: the server takes 16 MB.
+/// The most outcomes in one command, and the most bytes of text: the server takes 16 MB.
 const CHUNK: usize = 1_000;
 const CHUNK_BYTES: usize = 8 << 20;
-/// As many outcomes as one transaction should carry.
+/// The most outcomes in one transaction.
 const UNIT: usize = 200;
 
 #[async_trait]
 impl JobTerminalStore for MongoStore {
-    /// Plain outcomes are updates of single documents in one command; what that did not record is a unit of work.
+    /// Plain outcomes are single-document updates in one command; a unit of work handles the rest.
     async fn commit(&self, owner: &Owner, outcomes: &[Outcome]) -> StoreResult<Vec<Verdict>> {
         let mut verdicts = Vec::with_capacity(outcomes.len());
         let mut rest = outcomes;
@@ -30,7 +30,7 @@ impl JobTerminalStore for MongoStore {
     }
 }
 
-/// How many of these outcomes go together; at least one.
+/// The number of leading outcomes that fit into one command; at least one.
 fn fitting(outcomes: &[Outcome]) -> usize {
     let mut bytes = 0;
     let fits = |outcome: &&Outcome| {
@@ -40,7 +40,7 @@ fn fitting(outcomes: &[Outcome]) -> usize {
     outcomes.iter().take(CHUNK).take_while(fits).count().max(1)
 }
 
-/// What an outcome can have much of.
+/// The bytes of an outcome's result and error message, the two texts that can be long.
 fn text_bytes(outcome: &Outcome) -> usize {
     let result = match &outcome.end {
         End::Succeeded { result: Some(result) } => result.as_str().len(),

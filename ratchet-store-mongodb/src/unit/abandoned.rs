@@ -1,5 +1,5 @@
-//! Transactions whose process was killed or frozen in the middle. What they have written stays locked until the server gives
-//! them up by itself, after a minute or more (`transactionLifetimeLimitSeconds`), and everybody else waits for it.
+//! Abandoned transactions: their process was killed or frozen half-way. Their writes stay locked until the server
+//! aborts them, after a minute or more (`transactionLifetimeLimitSeconds`), and all other writers wait.
 
 use std::time::Duration;
 
@@ -11,26 +11,28 @@ use ratchet_api::StoreResult;
 use crate::client::{MongoStore, primary};
 use crate::error::During;
 
-/// Between two commands of a unit there is nothing to wait for.
+/// The idle time after which a transaction counts as abandoned: a unit has nothing to wait for between two commands.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// By this the server knows which connections are a store's own.
+/// The driver name by which the server recognizes a store's own connections.
 const NAME: &str = "ratchet";
 
-/// What a store's own connections say of themselves.
+/// The client metadata of a store's own connections.
 pub(crate) fn driver_info() -> DriverInfo {
     DriverInfo::builder().name(NAME).build()
 }
 
 impl MongoStore {
-    /// Ends units that have sent nothing for a while. One whose process lives after all is run again, as after any conflict.
+    /// Aborts units that have been idle for a while. If the process is still alive, it runs the unit again.
     pub(crate) async fn end_abandoned(&self, op: &'static str) {
         match self.try_end_abandoned(op).await {
             Ok(0) => {}
             Ok(ended) => {
-                tracing::warn!(op, ended, "abandoned transactions aborted: their processes do not go on");
+                tracing::warn!(op, ended, "abandoned transactions aborted: idle for too long");
             }
-            Err(error) => tracing::debug!(op, %error, "abandoned transactions cannot be looked for"),
+            Err(error) => {
+                tracing::debug!(op, %error, "abandoned transactions not searched for: the query failed")
+            }
         }
     }
 
@@ -45,7 +47,7 @@ impl MongoStore {
             doc! { "$currentOp": { "allUsers": false, "idleConnections": false, "idleSessions": true } },
             doc! { "$match": {
                 "type": "idleSession", "clientMetadata.driver.name": { "$regex": format!(r"\|{NAME}$") },
-                // A user's transaction on the same connections reads otherwise, unless it asks for this.
+                // A user's transaction on the same connections has another read concern, unless it asks for this one.
                 "transaction.parameters.readConcern.level": "snapshot",
                 "transaction.timeInactiveMicros": { "$gt": idle },
             } },

@@ -1,4 +1,4 @@
-//! Alerts about dead letters: recorded once a job and window, told about once a kind of error and window.
+//! Alerts about dead letters: recorded once per job and window, notified once per kind of error and window.
 
 use bson::{DateTime, Document, doc};
 use ratchet_api::{Alerted, NewDlqAlert, StoreResult};
@@ -9,7 +9,7 @@ use crate::clock::instant;
 use crate::codec::{AlertDoc, date, uuid};
 use crate::error::During;
 
-/// When someone was last told about a kind of error, and how many alerts there were since.
+/// The last notification about a kind of error, and the number of alerts since.
 #[derive(Serialize, Deserialize)]
 struct GroupDoc {
     #[serde(rename = "_id")]

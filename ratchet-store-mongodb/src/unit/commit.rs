@@ -1,4 +1,4 @@
-//! Outcomes with all their consequences.
+//! Recording outcomes with all their consequences.
 
 use bson::doc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::Unit;
 use crate::clock::instant;
 use crate::codec::{EdgeDoc, ExecutionDoc, date, millis, uuid};
 
-/// A job that runs has a queue part, unless a foreign hand took it away.
+/// The message for a running job without a queue part, which only another program could have removed.
 const QUEUE_STATE_GONE: &str = "CorruptRow: the queue part of this job is gone";
 
 impl Unit<'_> {
@@ -66,7 +66,7 @@ impl Unit<'_> {
         Ok(Verdict::Recorded(led_to))
     }
 
-    /// Ends a job as FAILED that nobody can run. `error` names nothing that the document says: it was not sanitized.
+    /// Ends an unrunnable job as FAILED. `error` contains nothing of the document, which was not sanitized.
     pub(crate) async fn end_corrupt(&mut self, id: JobId, error: &'static str) -> StoreResult<()> {
         self.load_jobs([id]).await?;
         let now = self.now;
@@ -104,7 +104,7 @@ impl Unit<'_> {
         self.cancel_hopeless(hopeless, led_to).await
     }
 
-    /// The job ends.
+    /// Ends the job.
     async fn finish_job(
         &mut self,
         owner: &Owner,
@@ -137,7 +137,7 @@ impl Unit<'_> {
         self.end(outcome.id, status, ending, led_to).await
     }
 
-    /// The job waits again.
+    /// Makes the job PENDING again.
     fn give_back(&mut self, owner: &Owner, outcome: &Outcome, led_to: &mut Recorded) {
         let now = self.now;
         let Some(job) = self.job_mut(outcome.id) else { return };
@@ -176,7 +176,7 @@ impl Unit<'_> {
         }
     }
 
-    /// Writes the history that proves this outcome.
+    /// Writes the history row that proves this outcome.
     fn record(&mut self, owner: &Owner, outcome: &Outcome, result: ExecutionResult) {
         let now = self.now;
         let times = ending(outcome.run, None, now);
@@ -195,13 +195,13 @@ impl Unit<'_> {
         });
     }
 
-    /// Reads jobs that are held under a fence.
+    /// Whether the job is held by this owner under this fence.
     pub(super) fn is_held(&self, id: JobId, owner: &Owner, fence: i64) -> bool {
         self.job(id).is_some_and(|job| job.is_held_by(owner) && job.fence == fence)
     }
 }
 
-/// An end at `now`, with the run counted back from it.
+/// An ending at `now`, with the run counted back from it.
 fn ending(run: Option<Run>, queue_wait: Option<Duration>, now: Timestamp) -> Ending {
     let mut ending = Ending::at(now);
     ending.queue_wait = queue_wait;

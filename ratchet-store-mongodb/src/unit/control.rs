@@ -1,4 +1,4 @@
-//! Steering by hand: cancel, pause, resume, retry; and what else a unit changes: schedules, batches, permits.
+//! Control by hand: cancel, pause, resume, retry; and the other changes of a unit: schedules, batches, permits.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -20,7 +20,7 @@ fn is_stale(target: Target, job: &JobDoc) -> bool {
 }
 
 impl Unit<'_> {
-    /// Reads what is to be steered and what may follow from it, by the same few calls for one and for many.
+    /// Reads the targets and all that may follow from them, in the same few calls for one and for many.
     async fn load_targets(&mut self, targets: &[Target]) -> StoreResult<()> {
         let ids: Vec<JobId> = targets.iter().map(|target| target.id).collect();
         self.load_jobs(ids.iter().copied()).await?;
@@ -177,7 +177,7 @@ impl Unit<'_> {
         Ok(RetryVerdict::Retried { revived })
     }
 
-    /// The refused edges that open again if `id` does, nearest first, each with the child if that waits again for it.
+    /// The refused edges that a retry of `id` reopens, nearest first, each with the child if that waits again.
     ///
     /// A child waits again if it was canceled by refusals and the reopened edges give it back enough open parents.
     async fn refused_because_of(&mut self, id: JobId) -> StoreResult<Vec<(JobId, JobId, Option<JobId>)>> {
@@ -203,7 +203,7 @@ impl Unit<'_> {
         Ok(reopened)
     }
 
-    /// An ended job waits again.
+    /// Makes an ended job PENDING again.
     fn revive(&mut self, id: JobId) -> StoreResult<()> {
         self.come_to_life(id);
         let Some(job) = self.job_mut(id) else { return Ok(()) };
@@ -222,7 +222,7 @@ impl Unit<'_> {
 
     /// Gives an ended job its queue part back, and with it the business key.
     ///
-    /// A type that cannot be read is found out by whoever claims the job, and ends it again; it fails none of the others.
+    /// An unreadable job type fails none of the others: the next claim of the job finds it and ends the job again.
     fn come_to_life(&mut self, id: JobId) {
         if let Some(job) = self.job_mut(id) {
             let job_type = job.spec.job_type.parse().unwrap_or_default();
@@ -288,7 +288,7 @@ impl Unit<'_> {
         id
     }
 
-    /// Ends live schedules that match. Answers their ids.
+    /// Cancels live schedules that match. Returns their ids.
     pub(crate) async fn cancel_masters(
         &mut self,
         filter: Document,

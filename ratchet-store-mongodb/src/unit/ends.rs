@@ -1,4 +1,4 @@
-//! The rules that several operations share: ends, edges, batches.
+//! The rules that several operations share: endings, edges, batches.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::clock::instant;
 use crate::codec::{EndingDoc, JobDoc, PermitId, date, job_id, millis};
 
 impl JobDoc {
-    /// Moves to another state: every such move raises the fence.
+    /// Moves the job to another status and raises the fence, as every move does.
     pub(super) fn enter(&mut self, status: JobStatus) {
         self.status = status;
         self.fence = self.fence.saturating_add(1);
@@ -21,8 +21,8 @@ impl JobDoc {
         }
     }
 
-    /// One parent or batch less to wait for; the last one makes the job due, unless its own time is later. An ended job
-    /// only keeps count, for a retry that brings it back.
+    /// Counts down one parent or batch to wait for; the last one makes the job due, unless its own time is later. On an
+    /// ended job it only keeps the count, for a retry that revives it.
     fn lower_blocked(&mut self, now: Timestamp, led_to: &mut Recorded) {
         if self.blocked_by == 0 {
             return;
@@ -36,7 +36,7 @@ impl JobDoc {
 }
 
 impl Unit<'_> {
-    /// Ends a job: frees what it holds, counts it in its batch, decides its edges, and follows what that leads to.
+    /// Ends a job: frees what it holds, counts it in its batch, decides its edges and cascades.
     pub(super) async fn end(
         &mut self,
         id: JobId,
@@ -50,8 +50,7 @@ impl Unit<'_> {
         self.cancel_hopeless(hopeless, led_to).await
     }
 
-    /// Cancels jobs that can no longer get what they need, and what depends on them, nearest first. Each generation is
-    /// read at once.
+    /// Cancels jobs that can no longer be released, and their dependents, nearest first. One read per generation.
     pub(super) async fn cancel_hopeless(
         &mut self,
         mut generation: Vec<JobId>,
@@ -70,7 +69,7 @@ impl Unit<'_> {
         Ok(())
     }
 
-    /// Reads everything that the end of these jobs may touch.
+    /// Reads everything that the end of these jobs may affect.
     pub(super) async fn load_consequences(&mut self, ids: &[JobId]) -> StoreResult<()> {
         let with_edges: Vec<_> =
             ids.iter().copied().filter(|id| self.job(*id).is_some_and(|job| job.edge_count > 0)).collect();
@@ -82,7 +81,7 @@ impl Unit<'_> {
         self.load_jobs(children.into_iter().chain(batches)).await
     }
 
-    /// Ends one job, as far as it is only about itself and its batch. Answers where the batch stands.
+    /// Ends one job, as far as it concerns itself and its batch. Returns the batch's progress.
     fn settle(
         &mut self,
         id: JobId,
@@ -102,7 +101,7 @@ impl Unit<'_> {
         self.complete_batch(batch, led_to)
     }
 
-    /// Leaving RUNNING, by whatever way.
+    /// Frees the permits of a job that leaves RUNNING.
     pub(super) fn free_permits(&mut self, id: JobId) {
         let Some(job) = self.job_mut(id) else { return };
         let held = job.queue.as_mut().map(|queue| std::mem::take(&mut queue.permits)).unwrap_or_default();
@@ -110,7 +109,7 @@ impl Unit<'_> {
         self.freed.extend(held.into_iter().map(|resource| PermitId { resource, job }));
     }
 
-    /// Decides what is still open of an ended job's edges. Answers the children that must be canceled for it.
+    /// Decides the open edges of an ended job. Returns the children that must be canceled.
     pub(super) fn decide_open_edges(
         &mut self,
         parent: JobId,
@@ -128,7 +127,7 @@ impl Unit<'_> {
         Ok(decisions.into_iter().filter_map(decide).collect())
     }
 
-    /// Decides one open edge. Answers the child if it must be canceled for it.
+    /// Decides one open edge. Returns the child if it must be canceled.
     pub(super) fn decide(
         &mut self,
         parent: JobId,
@@ -169,7 +168,7 @@ impl Unit<'_> {
         }
     }
 
-    /// Completes a batch if its time has come, once, and releases its parent. Answers where it stands.
+    /// Completes a batch, once, if its progress is complete, and releases its parent. Returns the progress.
     pub(super) fn complete_batch(&mut self, batch: JobId, led_to: &mut Recorded) -> Option<BatchProgress> {
         let now = self.now;
         let held = self.batches.get_mut(&batch)?;

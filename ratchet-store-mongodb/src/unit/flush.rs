@@ -1,4 +1,4 @@
-//! What a unit writes: only what changed.
+//! The writes of a unit: only what changed.
 
 use bson::{Bson, Document, doc};
 use ratchet_api::StoreResult;
@@ -51,7 +51,7 @@ impl Unit<'_> {
         Ok(())
     }
 
-    /// Attempts that no longer fit into their job's document.
+    /// Moves attempts that no longer fit into their job's document to the collection of executions.
     fn spill(&mut self) {
         for job in self.jobs.values_mut().map(|held| &mut held.doc) {
             if job.history.len() > JobDoc::HISTORY {
@@ -72,7 +72,7 @@ impl Unit<'_> {
         Ok(Changes { inserts: inserts.collect::<StoreResult<_>>()?, updates: Vec::new() })
     }
 
-    /// Permits of jobs that left RUNNING go, and their resources have room again.
+    /// Deletes the permits of jobs that left RUNNING and gives their resources the capacity back.
     async fn settle_permits(&mut self) -> StoreResult<()> {
         let freed = std::mem::take(&mut self.freed);
         if freed.is_empty() {
@@ -124,7 +124,7 @@ fn with_id<T: Serialize>(op: &'static str, ids: &[T]) -> StoreResult<Changes> {
     Ok(Changes { inserts: inserts.collect::<StoreResult<_>>()?, updates: Vec::new() })
 }
 
-/// Permits. One may be there already, if a foreign hand took it off its job.
+/// The upserts of granted permits. One may exist already, if another program removed it from its job.
 fn granted(op: &'static str, ids: &[PermitId]) -> StoreResult<Changes> {
     let updates = ids.iter().map(|id| {
         let id = bson::serialize_to_bson(id).during(op)?;
@@ -133,7 +133,7 @@ fn granted(op: &'static str, ids: &[PermitId]) -> StoreResult<Changes> {
     Ok(Changes { updates: updates.collect::<StoreResult<_>>()?, inserts: Vec::new() })
 }
 
-/// The update that makes `new` of `old`, field by field, so that a job's payload is not sent again.
+/// The update from `old` to `new`, field by field, so that a job's payload is not sent again.
 fn difference(old: &Document, new: &Document) -> Option<Document> {
     let set: Document = new
         .iter()
@@ -156,7 +156,7 @@ fn difference(old: &Document, new: &Document) -> Option<Document> {
     (!change.is_empty()).then(|| doc! { "q": { "_id": id }, "u": change })
 }
 
-/// Whether two values mean the same: a number may be stored in either width.
+/// Whether two values are equal: a number may be stored in either width.
 fn same(a: &Bson, b: &Bson) -> bool {
     let number = |value: &Bson| value.as_i64().or_else(|| value.as_i32().map(i64::from));
     match (a, b) {

@@ -9,7 +9,7 @@ use ratchet_api::{
 use super::{Held, Unit};
 use crate::codec::{BatchDoc, EdgeDoc, FireId, JobDoc, KeyDoc, date, job_id, key_hash, uuid};
 
-/// An answer that speaks against a submission.
+/// An answer that refuses a submission.
 type Objection = Inserted;
 
 impl Unit<'_> {
@@ -23,7 +23,7 @@ impl Unit<'_> {
         Ok(answers)
     }
 
-    /// Reads whatever these submissions refer to, all of them at once.
+    /// Reads everything that these submissions refer to, in one pass.
     async fn load_for(&mut self, submissions: &[&Submission]) -> StoreResult<()> {
         let specs = || submissions.iter().flat_map(|submission| &submission.jobs).map(|job| &job.spec);
         let parents = submissions.iter().flat_map(|submission| &submission.edges).map(|edge| edge.parent);
@@ -38,9 +38,9 @@ impl Unit<'_> {
         self.load_batches(specs().filter_map(|spec| spec.batch).map(|batch| batch.parent())).await
     }
 
-    /// Stores one submission, or says why not. What it refers to must have been read.
+    /// Stores one submission, or returns why not. All that it refers to must have been read.
     async fn insert_one(&mut self, submission: &Submission) -> StoreResult<Inserted> {
-        if let Err(invalid) = submission.validate(&Limits::MOST) {
+        if let Err(invalid) = submission.validate(&Limits::MAX) {
             return Ok(Inserted::Refused(Refusal::Invalid(invalid)));
         }
         if let Some(objection) = self.object(submission).await? {
@@ -191,7 +191,7 @@ impl Unit<'_> {
     /// Stores all edges first: a child that is canceled at once must refuse its own.
     async fn store_edges(&mut self, edges: &[Edge], head: JobId) -> StoreResult<()> {
         for (place, edge) in edges.iter().enumerate() {
-            // Also an ended parent counts its edges: a retry of it that runs at the same time must collide with this.
+            // An ended parent counts its edges too: a concurrent retry of it must conflict with this write.
             if let Some(parent) = self.job_mut(edge.parent) {
                 parent.edge_count = parent.edge_count.saturating_add(1);
             }
@@ -210,7 +210,7 @@ impl Unit<'_> {
                 self.cancel_hopeless(hopeless, &mut led_to).await?;
             }
         }
-        // The submitter's answer was about this moment.
+        // The submitter's decision was for this moment only.
         for edge in edges {
             if let Some(held) = self.edges.get_mut(&(edge.parent, edge.child)) {
                 held.doc.if_ended = None;

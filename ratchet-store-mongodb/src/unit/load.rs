@@ -1,4 +1,4 @@
-//! What a unit reads: each document once.
+//! The reads of a unit: each document once.
 
 use bson::{Binary, Bson, Document, RawDocumentBuf, doc};
 use futures::TryStreamExt;
@@ -36,7 +36,7 @@ impl Unit<'_> {
         self.read_some(from, filter, FindOptions::default()).await
     }
 
-    /// What is damaged is [salvaged](crate::codec::salvage()).
+    /// Reads documents; a damaged one is [salvaged](crate::codec::salvage()).
     pub(super) async fn read_some<T: Salvage>(
         &mut self,
         from: &Raw,
@@ -65,7 +65,7 @@ impl Unit<'_> {
         Ok(())
     }
 
-    /// The live jobs that hold these keys.
+    /// Reads the live jobs that hold these keys.
     pub(super) async fn load_holders(&mut self, keys: Vec<String>) -> StoreResult<()> {
         if keys.is_empty() {
             return Ok(());
@@ -76,7 +76,7 @@ impl Unit<'_> {
         Ok(())
     }
 
-    /// Live schedules that match.
+    /// Reads live schedules that match.
     pub(super) async fn load_masters(&mut self, filter: Document) -> StoreResult<Vec<JobId>> {
         let from = self.store.collections.jobs.clone();
         let live = doc! { "recurrence": { "$exists": true }, "status": { "$in": ["PENDING", "PAUSED"] } };
@@ -87,7 +87,7 @@ impl Unit<'_> {
         Ok(ids)
     }
 
-    /// A document that is here already is newer than the one that was read.
+    /// Adds jobs to the unit. A document that is already here is newer than the one that was read.
     fn keep_jobs(&mut self, found: Vec<Held<JobDoc>>) {
         for held in found {
             let id = held.doc.job_id();
@@ -96,7 +96,7 @@ impl Unit<'_> {
         }
     }
 
-    /// All edges that lead from these jobs.
+    /// Reads all edges from these jobs to their children.
     pub(super) async fn load_edges_from(
         &mut self,
         parents: impl IntoIterator<Item = JobId>,

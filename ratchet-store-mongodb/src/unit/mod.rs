@@ -32,7 +32,7 @@ use crate::codec::{BatchDoc, EdgeDoc, ExecutionDoc, FireId, JobDoc, KeyDoc, Limi
 use crate::error::{During, is_unknown_commit};
 pub(crate) use abandoned::driver_info;
 
-/// A document, and how it was stored if it was.
+/// A document with its stored form, if it was stored.
 pub(crate) struct Held<T> {
     stored: Option<Document>,
     pub(crate) doc: T,
@@ -46,9 +46,9 @@ impl<T> Held<T> {
 
 /// The session of a transaction.
 enum Session<'s> {
-    /// Of a unit that begins and commits by itself.
+    /// A session of its own: the unit begins and commits.
     Own(Box<ClientSession>),
-    /// Of a user, who commits.
+    /// A user's session: the user commits.
     Theirs(&'s mut ClientSession),
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Unit<'s> {
     op: &'static str,
     pub(crate) now: Timestamp,
     jobs: BTreeMap<JobId, Held<JobDoc>>,
-    /// In no order: whoever needs one sorts.
+    /// Not in stored order: callers that need it sort.
     edges: BTreeMap<(JobId, JobId), Held<EdgeDoc>>,
     batches: BTreeMap<JobId, Held<BatchDoc>>,
     limits: BTreeMap<String, Held<LimitDoc>>,
@@ -88,7 +88,7 @@ pub(crate) struct Unit<'s> {
     permits: Vec<PermitId>,
     freed: Vec<PermitId>,
     spilled: Vec<(Uuid, ExecutionDoc)>,
-    /// What was looked for, found or not.
+    /// The jobs that were looked up, found or not.
     asked_jobs: BTreeSet<JobId>,
     asked_edges: BTreeSet<JobId>,
     asked_batches: BTreeSet<JobId>,
@@ -146,9 +146,9 @@ impl<'s> Unit<'s> {
         Ok(answer)
     }
 
-    /// Writes what changed and commits. A unit that failed is dropped, which ends its transaction.
+    /// Writes what changed and commits. A unit that failed is dropped, which aborts its transaction.
     ///
-    /// One that changed nothing commits as well: only then is what it answers known to be on a majority.
+    /// A unit that changed nothing commits as well: only then is its answer known to be on a majority.
     pub(crate) async fn finish<T>(mut self, answer: StoreResult<T>) -> StoreResult<T> {
         let answer = answer?;
         self.flush().await?;
@@ -164,7 +164,7 @@ impl<'s> Unit<'s> {
                 done => return done.during(self.op),
             }
         }
-        // Not to be run again as a whole: it may have happened. The caller sends the call again and is recognised.
+        // Not to be run again as a whole: the commit may have happened. A repeated call by the caller is recognized.
         self.session.commit_transaction().await.map_err(|_| {
             StoreError::new(
                 StoreErrorKind::Unavailable,
@@ -175,23 +175,24 @@ impl<'s> Unit<'s> {
     }
 }
 
-/// How often a unit was run.
+/// The number of runs of a unit.
 #[derive(Default)]
 pub(crate) struct Tries(u32);
 
 impl Tries {
-    const MOST: u32 = 60;
+    const MAX_ATTEMPTS: u32 = 60;
     const LONGEST_PAUSE: u64 = 64;
-    /// When so many in a row were refused, whoever is in the way may be dead.
+    /// After this many refusals in a row, the transaction in the way may be that of a dead process.
     const SUSPICIOUS: u32 = 20;
 
-    /// Waits a little, unless it makes no sense to run the unit again, and now and then looks for dead transactions in its way.
+    /// Waits a little before the next run, and after every 20th one aborts abandoned transactions. Returns the error
+    /// if running again would not help, or after too many runs.
     ///
     /// A duplicate key means that another transaction stored it after this one's snapshot; the next run reads it.
     pub(crate) async fn again(&mut self, store: &MongoStore, error: StoreError) -> StoreResult<()> {
         let passing = matches!(error.kind(), StoreErrorKind::Transient | StoreErrorKind::Conflict);
         self.0 += 1;
-        if !passing || self.0 >= Self::MOST {
+        if !passing || self.0 >= Self::MAX_ATTEMPTS {
             return Err(error);
         }
         let longest = (1 << self.0.min(10)).min(Self::LONGEST_PAUSE);

@@ -1,4 +1,4 @@
-//! Taking over the jobs of owners that died.
+//! Recovery of the jobs of dead owners.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ use crate::codec::{JobDoc, NodeDoc, has_job_id};
 use crate::error::During;
 
 impl Unit<'_> {
-    /// Moves jobs of dead owners to `to`, lowest id first, and fences the owners that lost any. Both in one transaction:
-    /// a node that beats or commits in time keeps its jobs and its lease.
+    /// Moves jobs of dead owners to `to`, lowest id first, and fences the owners that lost any. Both in one
+    /// transaction: a node that beats or commits in time keeps its jobs and its lease.
     pub(crate) async fn take_over(
         &mut self,
         dead: &[Owner],
@@ -49,7 +49,7 @@ impl Unit<'_> {
         Ok(moved)
     }
 
-    /// Those of these owners whose lease runs.
+    /// The owners among these whose lease is running.
     async fn alive(&mut self, owners: impl Iterator<Item = &Owner>) -> StoreResult<BTreeSet<String>> {
         let owners: Vec<_> = owners.map(Owner::as_str).collect();
         let nodes = self.store.collections.nodes.clone();

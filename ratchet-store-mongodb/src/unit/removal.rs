@@ -1,4 +1,4 @@
-//! What a unit takes away.
+//! The removals of a unit.
 
 use bson::Document;
 use ratchet_api::{JobId, StoreResult};
@@ -13,7 +13,7 @@ impl Unit<'_> {
         self.store.collections.clone()
     }
 
-    /// Those of these jobs that have ended.
+    /// The jobs among these that have ended.
     pub(crate) async fn ended(&mut self, jobs: &[JobId]) -> StoreResult<Vec<JobId>> {
         self.load_jobs(jobs.iter().copied()).await?;
         let ended = |id: &&JobId| self.job(**id).is_some_and(|job| job.status.is_terminal());

@@ -1,10 +1,10 @@
-//! Telling other nodes about new work by a capped collection that they follow.
+//! Notifying other nodes of new work through a capped collection that they follow.
 //!
-//! - `notices`: the collection, what is written to it and read from it;
-//! - here: who is called, and what follows a gap.
+//! - `notices`: the collection, writing and reading it;
+//! - here: the listeners that are called, and the reaction to a gap.
 //!
-//! A notice is only a hint: nothing here is needed for a job to run, so no trouble here reaches the caller.
-//! `docs/wakeups.md` tells what else was tried.
+//! A notice is only a hint: no job needs it to run, so no error of this module reaches the caller.
+//! `docs/wakeups.md` lists the alternatives that were tried.
 
 mod notices;
 
@@ -22,23 +22,23 @@ use tokio::task::JoinHandle;
 
 pub(crate) use notices::Notices;
 
-/// Between two tries to follow: at random, so that nodes that lost the same server do not come back at once.
+/// The pause between two attempts to follow: jittered, so that nodes that lost the same server do not return at once.
 const PAUSE: Backoff = Backoff::Exponential(Duration::from_millis(100));
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Tells other nodes about new work. A [`MongoStore`](crate::MongoStore) brings it along.
+/// The wakeup coordinator of a [`MongoStore`](crate::MongoStore).
 pub(crate) struct MongoCoordinator {
     node: Arc<Node>,
-    /// What listens, once somebody wants to hear.
+    /// The listening task, once a listener is registered.
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct Node {
     notices: Notices,
-    /// Tells its notices apart from those of others.
+    /// The sender id by which a node recognizes its own notices.
     me: ObjectId,
     listeners: WakeupListeners,
-    /// Whether it has been tried to follow.
+    /// Whether following was attempted.
     tried: watch::Sender<bool>,
 }
 
@@ -55,7 +55,7 @@ impl MongoCoordinator {
             return;
         }
         if let Err(error) = self.node.notices.append(self.node.me, kind).await {
-            tracing::debug!(%error, ?kind, "a wakeup is lost; other nodes find out by their next poll or beat");
+            tracing::debug!(%error, ?kind, "wakeup not sent; other nodes find the work by their next poll or beat");
         }
     }
 
@@ -63,13 +63,13 @@ impl MongoCoordinator {
         self.task.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The cursor goes with the task.
+    /// Stops listening. Aborting the task drops the cursor.
     fn stop(&self) {
         self.node.listeners.close();
         if let Some(task) = self.task().take() {
             task.abort();
         }
-        // Nobody waits for a task that is gone.
+        // Nobody may wait for an aborted task.
         self.node.tried.send_replace(true);
     }
 }
@@ -93,13 +93,13 @@ impl ClusterCoordinator for MongoCoordinator {
         let mut tried = self.node.tried.subscribe();
         {
             let mut task = self.task();
-            // A runtime that has ended took its task along.
+            // The task is finished if its runtime has ended.
             if task.as_ref().is_none_or(JoinHandle::is_finished) {
                 self.node.tried.send_replace(false);
                 *task = Some(tokio::spawn(listen(Arc::clone(&self.node))));
             }
         }
-        // If it did not work now, it goes on trying.
+        // If the first attempt failed, the task keeps trying.
         let _ = tried.wait_for(|tried| *tried).await;
         Ok(())
     }
@@ -124,14 +124,14 @@ impl fmt::Debug for MongoCoordinator {
     }
 }
 
-/// Follows the notices, and begins anew whenever that ends, until it is aborted.
+/// Follows the notices until it is aborted, and starts again after each error.
 async fn listen(node: Arc<Node>) {
     let (mut gap, mut failed) = (false, 0);
     loop {
         let Err(error) = follow(&node, gap, &mut failed).await;
         node.tried.send_replace(true);
         if failed == 0 {
-            tracing::warn!(%error, "wakeups are interrupted; work of other nodes is found by polling until they are back");
+            tracing::warn!(%error, "wakeups interrupted; work of other nodes is found by polling until they are back");
         }
         gap = true;
         failed += 1;
@@ -143,7 +143,7 @@ async fn follow(node: &Node, gap: bool, failed: &mut u32) -> StoreResult<Infalli
     let mut follower = node.notices.follow(node.me).await?;
     node.tried.send_replace(true);
     if gap {
-        // Whatever was told meanwhile is lost.
+        // Notices sent meanwhile are lost.
         node.listeners.call(WakeupKind::ALL);
     }
     loop {

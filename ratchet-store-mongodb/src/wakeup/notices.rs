@@ -1,4 +1,4 @@
-//! The capped collection of notices: a node that has news appends one, a node that listens follows the end.
+//! The capped collection of notices: a node with news appends one, a listening node follows the end.
 
 use std::time::Duration;
 
@@ -21,11 +21,11 @@ const NAME: &str = "scheduler_wakeup";
 const OP: &str = "wakeup";
 /// Room for about 600 notices. A node that falls behind by more has a gap.
 const BYTES: u64 = 1 << 16;
-/// How long the server waits for a notice before it answers that there is none.
+/// How long the server waits for a notice before it returns an empty batch.
 const AWAIT: Duration = Duration::from_secs(60);
-/// How late that answer may be before the connection counts as lost.
+/// How late that reply may be before the connection counts as lost.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The server puts its time in the place of this one.
+/// A placeholder that the server replaces with its time.
 const PRESENT: Timestamp = Timestamp { time: 0, increment: 0 };
 
 /// The notices of one namespace.
@@ -37,7 +37,7 @@ pub(crate) struct Notices {
 
 impl Notices {
     pub(crate) fn new(database: &Database, prefix: &str) -> Self {
-        // A hint waits for no disk and no other member, on either side.
+        // A hint waits for neither the journal nor another member, whether written or read.
         let hint = CollectionOptions::builder()
             .read_concern(ReadConcern::local())
             .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
@@ -50,12 +50,12 @@ impl Notices {
         self.collection.name()
     }
 
-    /// How the collection is made.
+    /// The options for creating the collection.
     pub(crate) fn layout() -> CreateCollectionOptions {
         CreateCollectionOptions::builder().capped(true).size(BYTES).build()
     }
 
-    /// Whether the collection is there and capped. Any other would grow for ever, and nobody could follow it.
+    /// Whether the collection exists and is capped. Any other would grow for ever and could not be followed.
     pub(crate) async fn are_capped(&self) -> StoreResult<bool> {
         let named = doc! { "name": self.name() };
         let mut found = self.database.list_collections().filter(named).await.during(OP)?;
@@ -68,12 +68,12 @@ impl Notices {
         self.collection.insert_one(notice).await.during(OP).map(drop)
     }
 
-    /// Follows what nodes other than `me` append from now on.
+    /// Follows the notices that nodes other than `me` append from now on.
     pub(super) async fn follow(&self, me: ObjectId) -> StoreResult<Follower> {
         let election = self.election().await?;
         let newest = self.collection.find_one(doc! {}).sort(doc! { "$natural": -1 }).await.during(OP)?;
         if newest.is_none() {
-            // An empty collection has no end to follow.
+            // A tailable cursor cannot be opened on an empty collection.
             self.collection.insert_one(doc! { "at": PRESENT }).await.during(OP)?;
         }
         let newest = newest.and_then(|newest| newest.get_timestamp("at").ok()).unwrap_or(PRESENT);
@@ -84,7 +84,7 @@ impl Notices {
         Ok(Follower { notices: self.clone(), election, batches, is_new: true })
     }
 
-    /// The election that made the primary one; `None` behind a router.
+    /// The id of the election that the primary won; `None` behind a router.
     async fn election(&self) -> StoreResult<Option<ObjectId>> {
         let hello = self.database.run_command(doc! { "hello": 1 }).await.during(OP)?;
         Ok(hello.get_object_id("electionId").ok())
@@ -96,12 +96,12 @@ pub(super) struct Follower {
     notices: Notices,
     election: Option<ObjectId>,
     batches: RawBatchCursor,
-    /// Whether the answer to the query is still to be read, which waits for nothing.
+    /// Whether the first batch, which the server returns at once, is still to be read.
     is_new: bool,
 }
 
 impl Follower {
-    /// Waits for notices, and answers what they are about: nothing if none came for a while.
+    /// Waits for notices and returns their kinds; empty if none came for a while.
     pub(super) async fn hear(&mut self) -> StoreResult<Vec<WakeupKind>> {
         loop {
             let lost = |detail| StoreError::new(StoreErrorKind::Transient, OP, detail);
@@ -116,7 +116,7 @@ impl Follower {
                 if std::mem::take(&mut self.is_new) {
                     continue;
                 }
-                // The cursor outlives a step-down, and a member that the others no longer reach has no news.
+                // The cursor survives a step-down, and a member that is cut off from the others gets no notices.
                 if self.notices.election().await? != self.election {
                     return Err(lost("another primary was elected"));
                 }
@@ -135,7 +135,7 @@ const fn word(kind: WakeupKind) -> &'static str {
     }
 }
 
-/// A notice that says nothing known is a reason to look for work.
+/// The kind of a notice. An unknown one is a reason to look for work.
 fn kind_of(notice: RawBsonRef<'_>) -> WakeupKind {
     match notice.as_document().map(|notice| notice.get_str("about")) {
         Some(Ok("cancel")) => WakeupKind::CancelRequested,

@@ -1,4 +1,4 @@
-//! What tests of this store share: a place of their own, and the commands that the store sends there.
+//! Shared by the tests of this store: a database of their own, and the commands that the store sends to it.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
@@ -26,7 +26,7 @@ use ratchet_store_mongodb::{MongoOptions, MongoStore};
 pub(crate) const LEASE: Duration = Duration::from_secs(3600);
 
 /// A database of its own with a node in it, dropped at the end of a test that passed.
-pub(crate) struct Place {
+pub(crate) struct TestDatabase {
     pub(crate) database: Database,
     pub(crate) store: MongoStore,
     pub(crate) owner: Owner,
@@ -37,7 +37,7 @@ pub(crate) fn url() -> String {
     ratchet_servers::url(Server::Mongodb).unwrap_or_else(|error| panic!("{error}"))
 }
 
-impl Place {
+impl TestDatabase {
     pub(crate) async fn open(clock: StoreClock) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("ratchet_own_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
@@ -65,14 +65,14 @@ impl Place {
         self.database.collection("scheduler_job")
     }
 
-    /// The commands that the store sends while `work` runs.
+    /// Runs `work` and returns the commands that the store sent meanwhile.
     pub(crate) async fn sent_by<T>(&self, work: impl Future<Output = T>) -> (T, Vec<Document>) {
         self.sent.lock().expect("no holder panics").clear();
         let done = work.await;
         (done, std::mem::take(&mut *self.sent.lock().expect("no holder panics")))
     }
 
-    /// Stores these jobs, each on its own; answers their ids.
+    /// Stores these jobs, each on its own; returns their ids.
     pub(crate) async fn insert(&self, jobs: Vec<NewJob>) -> Vec<JobId> {
         let ids = jobs.iter().map(|job| job.spec.id).collect();
         let submissions: Vec<_> = jobs.into_iter().map(Submission::single).collect();

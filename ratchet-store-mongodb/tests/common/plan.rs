@@ -1,4 +1,4 @@
-//! What the server says about a command: which indexes it walks, and how much it reads on them.
+//! The server's plan for a command: the indexes that it scans, and how much it reads.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use mongodb::bson::{Bson, Document, doc};
 
 /// Commands that the server can explain.
 const EXPLAINED: [&str; 5] = ["aggregate", "find", "update", "findAndModify", "delete"];
-/// What belongs to a session and not to a command.
+/// The fields of a command that belong to its session.
 const OF_THE_SESSION: [&str; 9] = [
     "lsid",
     "txnNumber",
@@ -26,7 +26,7 @@ pub(crate) struct Plan {
     parts: Vec<Part>,
 }
 
-/// What one query of it does: a pipeline can have several.
+/// One query of the statement: a pipeline can have several.
 struct Part {
     collection: String,
     keys: u64,
@@ -35,7 +35,7 @@ struct Part {
     sorted: u64,
 }
 
-/// A walk along an index, or through all documents.
+/// A scan of an index, or of all documents.
 pub(crate) struct Scan {
     pub(crate) index: String,
     pub(crate) keys: u64,
@@ -56,13 +56,13 @@ pub(crate) async fn explain(database: &Database, commands: &[Document]) -> Vec<P
     plans
 }
 
-/// Whether it goes to a collection: `$currentOp` does not.
+/// Whether the command runs on a collection: `$currentOp` does not.
 fn is_explained(command: &Document) -> bool {
     let goes_to = command.iter().next();
     goes_to.is_some_and(|(name, to)| EXPLAINED.contains(&name.as_str()) && to.as_str().is_some())
 }
 
-/// The same without its session; an update of many statements as many updates, because one is all that can be explained.
+/// The command without its session; one with many updates as many commands, because only one update can be explained.
 fn statements(command: &Document) -> Vec<Document> {
     let mut plain = command.clone();
     for field in OF_THE_SESSION {
@@ -81,7 +81,7 @@ fn statements(command: &Document) -> Vec<Document> {
     vec![plain]
 }
 
-/// Finds every query in an answer: a planner with its statistics beside it.
+/// Collects every query of a reply: a planner with its statistics beside it.
 fn collect(told: &Document, parts: &mut Vec<Part>) {
     if let (Ok(planner), Ok(stats)) = (told.get_document("queryPlanner"), told.get_document("executionStats"))
     {
@@ -142,19 +142,19 @@ fn number(document: &Document, field: &str) -> u64 {
 }
 
 impl Plan {
-    /// Keys or documents that all of it reads, whichever is more.
+    /// The keys or documents that all of it reads, whichever is more.
     pub(crate) fn read(&self) -> u64 {
         let (keys, documents): (Vec<_>, Vec<_>) =
             self.parts.iter().map(|part| (part.keys, part.documents)).unzip();
         keys.iter().sum::<u64>().max(documents.iter().sum())
     }
 
-    /// The walks through this collection.
+    /// The scans of this collection.
     pub(crate) fn scans<'p>(&'p self, collection: &'p str) -> impl Iterator<Item = &'p Scan> {
         self.parts.iter().filter(move |part| part.collection == collection).flat_map(|part| &part.scans)
     }
 
-    /// The most documents that a sort in memory is given.
+    /// The most documents that a sort in memory receives.
     pub(crate) fn sorted_most(&self) -> u64 {
         self.parts.iter().map(|part| part.sorted).max().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! A server of its own for a test that would be in the way of others.
+//! A dedicated server for tests that would disturb others on the shared one.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -21,7 +21,7 @@ pub(crate) fn url() -> String {
     ratchet_servers::url(Server::Mongodb).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Such a server. It ends with the test.
+/// A dedicated server. It ends with the test.
 pub(crate) struct OwnServer {
     command: Command,
     process: Child,
@@ -31,14 +31,14 @@ pub(crate) struct OwnServer {
 }
 
 impl OwnServer {
-    /// Without a replica set, and with passwords.
+    /// A single server without a replica set, with passwords.
     pub(crate) async fn alone() -> Self {
         let server = Self::start(|_| vec!["--auth".to_owned()]).await;
         server.answers().await;
         server
     }
 
-    /// A replica set of one, with passwords or without.
+    /// A replica set of one member, with passwords or without.
     pub(crate) async fn replica_set(passwords: bool) -> Self {
         let mut server = Self::start(|folder| {
             let mut args = vec!["--replSet".to_owned(), REPLICA_SET.to_owned()];
@@ -55,7 +55,7 @@ impl OwnServer {
         server
     }
 
-    /// Runs the program of the server that the tests share, with further arguments.
+    /// Starts the program of the shared server, with further arguments.
     async fn start(args: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let shared = Client::with_uri_str(&url()).await.expect("a URL").database("admin");
         let status = shared.run_command(doc! { "serverStatus": 1 }).await.expect("the server answers");
@@ -78,7 +78,7 @@ impl OwnServer {
         self.has_primary().await;
     }
 
-    /// `login` is empty or ends with an `@`.
+    /// The URL of this server. `login` is empty or ends with an `@`.
     pub(crate) fn url(&self, login: &str) -> String {
         let set = if self.is_set {
             format!("replicaSet={REPLICA_SET}")
@@ -95,7 +95,7 @@ impl OwnServer {
         Client::with_uri_str(self.url(login)).await.expect("a URL").database("admin")
     }
 
-    /// Makes the first user, as long as there is none, who may do everything; answers the login.
+    /// Creates the first user, possible while there is none, with all rights; returns the login.
     pub(crate) async fn make_root(&self) -> String {
         let root = user("hidden_root", &[doc! { "role": "root", "db": "admin" }]);
         self.admin("").await.run_command(root).await.expect("a user is made");
@@ -106,7 +106,7 @@ impl OwnServer {
         self.until(|_| true).await;
     }
 
-    /// Waits until it takes writes.
+    /// Waits until it accepts writes.
     pub(crate) async fn has_primary(&self) {
         self.until(|hello| hello.get_bool("isWritablePrimary").unwrap_or_default()).await;
     }
@@ -134,12 +134,12 @@ pub(crate) fn user(name: &str, roles: &[Document]) -> Document {
     doc! { "createUser": name, "pwd": PASSWORD, "roles": roles }
 }
 
-/// What stands before the host in a URL.
+/// The part of a URL before the host.
 pub(crate) fn login(name: &str) -> String {
     format!("{name}:{PASSWORD}@")
 }
 
-/// By which the members of a set know each other; the server refuses one that others may read.
+/// The key file by which the members of a set authenticate each other; the server refuses one that others may read.
 fn key_file(folder: &Path) -> String {
     let file = folder.join("key");
     std::fs::write(&file, "ratchet").expect("there is room");

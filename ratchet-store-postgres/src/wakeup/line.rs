@@ -6,15 +6,15 @@ use sqlx::postgres::{PgListener, PgPoolOptions};
 use sqlx::{Acquire as _, Connection as _, PgConnection, PgPool, Row as _};
 use tokio::time::{Duration, Instant, timeout};
 
-use super::{Notice, PATIENCE, Place};
+use super::{Notice, PATIENCE, WakeupChannel};
 
 /// How long the server may take to accept a connection, and to pass a notice on.
 const LIMIT: Duration = Duration::from_secs(5);
-/// How long a goodbye may take.
+/// How long closing the connection may take.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// One statement, so one transaction. A hint need not survive a power cut, and nobody waits for the disk this way: neither we
-/// nor those who wait for the lock that `NOTIFY` takes.
+/// One statement, so one transaction. A hint need not survive a power cut, so nobody waits for the disk: neither this
+/// node nor those who wait for the lock that `NOTIFY` takes.
 const NOTIFY: &str = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)";
 /// How often, and how long, to wait for a notice of our own before `LISTEN` counts as not working.
 const PROOFS: usize = 2;
@@ -23,9 +23,9 @@ const PROOF: Duration = Duration::from_secs(3);
 /// An open connection.
 pub(super) struct Line {
     listener: PgListener,
-    /// Of this one connection.
+    /// The pool of this one connection.
     pool: PgPool,
-    /// The server's process that serves it, once it listens.
+    /// The server's process that serves the connection, once it listens.
     process: Option<u32>,
     last_sign: Instant,
     by: By,
@@ -34,18 +34,18 @@ pub(super) struct Line {
 /// How a notice is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum By {
-    /// A statement that the server remembers.
+    /// A prepared statement of the session.
     Session,
-    /// A transaction, for a connection that is somebody else's between two of them.
+    /// A transaction, for a connection that a pooler reassigns between two of them.
     Transaction,
 }
 
 impl Line {
-    pub(super) async fn open(place: &Place, by: By) -> Result<Self, sqlx::Error> {
+    pub(super) async fn open(place: &WakeupChannel, by: By) -> Result<Self, sqlx::Error> {
         let one = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None);
         let pool = one.acquire_timeout(LIMIT).connect_lazy_with(place.server.clone());
         let mut listener = PgListener::connect_with(&pool).await?;
-        // A lost connection is told at once, and opened anew with a pause in between: that is done elsewhere.
+        // A lost connection is reported at once; the caller opens a new one after a pause.
         listener.eager_reconnect(false);
         listener.ignore_pool_close_event(true);
         Ok(Self { listener, pool, process: None, last_sign: Instant::now(), by })
@@ -59,7 +59,7 @@ impl Line {
         self.last_sign
     }
 
-    pub(super) async fn listen(&mut self, place: &Place) -> Result<(), sqlx::Error> {
+    pub(super) async fn listen(&mut self, place: &WakeupChannel) -> Result<(), sqlx::Error> {
         in_time(LIMIT, self.listener.listen(&place.channel)).await?;
         let process = sqlx::raw_sql("SELECT pg_backend_pid()").fetch_one(&mut self.listener);
         let process: i32 = in_time(LIMIT, process).await?.try_get(0)?;
@@ -68,10 +68,10 @@ impl Line {
         Ok(())
     }
 
-    /// The next notice; an empty one is what this node sent itself, which knows already.
+    /// Waits for the next notice. It is empty if this node sent it, which knows it already.
     ///
     /// # Cancellation safety
-    /// Nothing is lost.
+    /// No notice is lost.
     pub(super) async fn hear(&mut self) -> Result<Notice, sqlx::Error> {
         let Some(notice) = self.listener.try_recv().await? else {
             return Err(io::Error::from(io::ErrorKind::ConnectionAborted).into());
@@ -81,10 +81,10 @@ impl Line {
         Ok(if is_echo { Notice::default() } else { Notice::read(notice.payload()) })
     }
 
-    /// Whether notices reach whoever listens here. A pooler in transaction mode takes a `LISTEN` and leaves it to the next
-    /// client of its server connection; so it is tried on a channel that nobody else has, and with a notice from another
-    /// connection, since what comes with an answer even a pooler hands on.
-    pub(super) async fn can_listen(&mut self, place: &Place) -> Result<bool, sqlx::Error> {
+    /// Whether notices reach a listener on this connection. A pooler in transaction mode accepts a `LISTEN` and leaves
+    /// it to the next client of its server connection. So it is tried on a channel that no other node has, and with a
+    /// notice from another connection, since even a pooler passes on a notice that comes with an answer.
+    pub(super) async fn can_listen(&mut self, place: &WakeupChannel) -> Result<bool, sqlx::Error> {
         let channel = format!("ratchet_proof_{:016x}", rand::random::<u64>());
         in_time(LIMIT, self.listener.listen(&channel)).await?;
         for _ in 0..PROOFS {
@@ -100,12 +100,12 @@ impl Line {
         Ok(false)
     }
 
-    pub(super) async fn send(&mut self, place: &Place, notice: Notice) -> Result<(), sqlx::Error> {
+    pub(super) async fn send(&mut self, place: &WakeupChannel, notice: Notice) -> Result<(), sqlx::Error> {
         let connection = self.listener.acquire().await?;
         in_time(LIMIT, notify(connection, self.by, &place.channel, &notice.to_string())).await
     }
 
-    /// A connection whose other end is gone without a word stays silent for ever.
+    /// Pings the server. A connection whose other end vanished stays silent for ever.
     pub(super) async fn ask_for_sign(&mut self) -> Result<(), sqlx::Error> {
         let connection = self.listener.acquire().await?;
         in_time(PATIENCE, connection.ping()).await?;
@@ -116,7 +116,7 @@ impl Line {
     pub(super) async fn close(self) {
         let Self { listener, pool, .. } = self;
         drop(listener);
-        // A server that does not answer is not waited for.
+        // A server that does not answer is not waited for any longer.
         let _ = timeout(GOODBYE, pool.close()).await;
     }
 }
@@ -125,7 +125,7 @@ async fn notify(connection: &mut PgConnection, by: By, channel: &str, text: &str
     let statement = sqlx::query(NOTIFY).bind(channel).bind(text);
     match by {
         By::Session => statement.execute(connection).await.map(drop),
-        // Its two messages reach the same server connection only inside a transaction.
+        // The two messages of the statement reach the same server connection only inside a transaction.
         By::Transaction => {
             let mut tx = sqlx::Connection::begin(connection).await?;
             statement.persistent(false).execute(&mut *tx).await?;

@@ -1,12 +1,12 @@
-//! Telling other nodes about new work by `LISTEN` and `NOTIFY`.
+//! Notifies other nodes of new work by `LISTEN` and `NOTIFY`.
 //!
 //! - `line`: the connection, what is sent over it and what comes back;
-//! - here: when it is opened, when something is sent, and who is called.
+//! - this file: when the connection is opened, when a notice is sent, and which listeners are called.
 //!
 //! A notice is only a hint: nothing here is needed for a job to run, so no trouble here reaches the caller.
 //!
-//! `NOTIFY` takes a lock of the whole server, so there is never more than one in flight: it goes out at once, and what is told
-//! before the server has answered goes out as one afterwards.
+//! `NOTIFY` takes a lock of the whole server, so at most one is in flight: a notice goes out at once, and all notices
+//! that are told before the server has answered go out as one afterwards.
 
 mod line;
 mod notice;
@@ -28,25 +28,26 @@ use crate::{Pooler, connect};
 use line::{By, Line};
 use notice::Notice;
 
-/// After so long without a word the server is asked for a sign of life, and has so long to give it. Together ten seconds,
-/// and few enough questions for an idle node to send no more than 0.3 messages a second in all.
+/// The silence after which the server is pinged, and the time that it has to answer. Together ten seconds, and rare
+/// enough for an idle node to send no more than 0.3 messages a second in all.
 const QUIET: Duration = Duration::from_secs(9);
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Between two tries to connect: at random, so that nodes that lost the same server do not come back at once.
+/// The bounds of the pause between two tries to connect: at random, so that nodes that lost the same server do not come
+/// back at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// How long a shutdown waits for the last notice and a proper goodbye.
+/// How long a shutdown waits for the last notice and for the connection to close.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// Where notices go.
+/// The server and channel of the notices.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct WakeupChannel {
     server: PgConnectOptions,
     pooler: Pooler,
     channel: String,
 }
 
-impl Place {
+impl WakeupChannel {
     pub(crate) fn new(server: PgConnectOptions, pooler: Pooler, namespace: &Namespace) -> Self {
         let channel = channel(namespace);
         let server = server.application_name(&format!("ratchet-wakeup {channel}"));
@@ -54,14 +55,14 @@ impl Place {
     }
 }
 
-/// Installations in one database must not wake each other.
+/// The channel of a namespace: installations in one database must not wake each other.
 fn channel(namespace: &Namespace) -> String {
     namespace.schema_name().map_or_else(|| namespace.table("ratchet_wakeup"), str::to_owned)
 }
 
-/// Tells other nodes about new work by `LISTEN` and `NOTIFY`, over one connection of its own. A
+/// Notifies other nodes of new work by `LISTEN` and `NOTIFY`, over one connection of its own. A
 /// [`PostgresStore`](crate::PostgresStore) brings it along; make one yourself if jobs come through a pooler in
-/// transaction mode, where nobody can listen, and there is a direct way as well:
+/// transaction mode, where `LISTEN` does not work, and there is a direct connection as well:
 ///
 /// ```no_run
 /// # fn example(direct: &str) -> ratchet_api::StoreResult<()> {
@@ -73,24 +74,24 @@ fn channel(namespace: &Namespace) -> String {
 /// ```
 pub struct PgNotifyCoordinator {
     shared: Arc<Shared>,
-    /// What moves by itself, once there is something to do.
+    /// The task that sends and listens, once there is something to do.
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct Shared {
-    place: Place,
+    place: WakeupChannel,
     listeners: WakeupListeners,
     state: Mutex<State>,
-    /// Rings when the state has changed.
+    /// Notified when the state has changed.
     bell: Notify,
     hearing: watch::Sender<Hearing>,
 }
 
 #[derive(Default)]
 struct State {
-    /// What the others are to be told.
+    /// The notice that the other nodes have not been sent.
     notice: Notice,
-    /// Nobody can listen here, it turned out.
+    /// Whether `LISTEN` is known not to work here.
     deaf: bool,
 }
 
@@ -102,15 +103,15 @@ enum Hearing {
 }
 
 impl PgNotifyCoordinator {
-    /// For the nodes of this namespace in the database at `url`. It connects when it has to.
+    /// Creates a coordinator for the nodes of this namespace in the database at `url`. It connects when it has to.
     ///
     /// # Errors
     /// If the URL is not one of PostgreSQL.
     pub fn new(url: &str, namespace: &Namespace) -> StoreResult<Self> {
-        Ok(Self::at(Place::new(connect::server(url)?, Pooler::None, namespace)))
+        Ok(Self::at(WakeupChannel::new(connect::server(url)?, Pooler::None, namespace)))
     }
 
-    pub(crate) fn at(place: Place) -> Self {
+    pub(crate) fn at(place: WakeupChannel) -> Self {
         let deaf = place.pooler == Pooler::Transaction;
         let shared = Shared {
             place,
@@ -133,7 +134,7 @@ impl PgNotifyCoordinator {
         }
     }
 
-    /// Makes sure that somebody attends to what is to be done. A runtime that has ended took its task along.
+    /// Makes sure that the task runs, and wakes it. A runtime that has ended took its task along.
     fn attend(&self) {
         let mut task = self.task();
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -163,7 +164,7 @@ impl ClusterCoordinator for PgNotifyCoordinator {
         let mut hearing = self.shared.hearing.subscribe();
         if self.shared.add(listener) {
             self.attend();
-            // Whoever cannot listen now goes on trying.
+            // A task that cannot listen now goes on trying.
             let _ = hearing.wait_for(|hearing| *hearing != Hearing::NotTried).await;
         }
         Ok(())
@@ -200,7 +201,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether somebody must be told who did not know yet.
+    /// Adds to the pending notice; returns whether there was none, so that the task must be woken.
     fn note(&self, notice: Notice) -> bool {
         let mut state = self.state();
         if self.is_stopped() {
@@ -211,14 +212,14 @@ impl Shared {
         news
     }
 
-    /// Whether it can be called at all.
+    /// Adds a listener; returns whether it can be called at all.
     fn add(&self, listener: WakeupListener) -> bool {
         if !self.listeners.add(listener) {
             return false;
         }
         let deaf = self.state().deaf;
         if deaf {
-            tracing::info!("nobody can listen through this pooler; work of other nodes is found by polling");
+            tracing::info!("LISTEN is off behind this pooler: work of other nodes is found by polling");
         }
         !deaf
     }
@@ -236,7 +237,7 @@ impl Shared {
         !self.state().deaf && !self.listeners.is_empty()
     }
 
-    /// Waits until a connection is needed; `false` once there is no use in it any more.
+    /// Waits until a connection is needed; `false` once it is shut down.
     async fn is_needed(&self) -> bool {
         loop {
             if !self.state().notice.is_empty() || self.wants_to_listen() {
@@ -249,12 +250,12 @@ impl Shared {
         }
     }
 
-    /// Where nobody can listen, connections go from hand to hand.
+    /// The way to send. Where `LISTEN` does not work, a pooler reassigns connections.
     fn by(&self) -> By {
         if self.state().deaf { By::Transaction } else { By::Session }
     }
 
-    /// Gives up to listen, once and for all.
+    /// Gives up listening, once and for all.
     fn deafen(&self) {
         tracing::warn!(
             "LISTEN does not work here: a pooler in transaction mode may stand before the server. Work of other nodes is \
@@ -265,7 +266,7 @@ impl Shared {
     }
 }
 
-/// How a connection ended that was not lost.
+/// The reason why a connection ended that was not lost.
 enum End {
     Stopped,
     Deaf,
@@ -293,7 +294,7 @@ async fn attend(shared: Arc<Shared>) {
         }
         if failed == 0 {
             let error = ConnectError::new(Dialect::Postgres, error);
-            tracing::warn!(%error, "the connection for wakeups is lost; work is found by polling until it is back");
+            tracing::warn!(%error, "wakeup connection lost: work is found by polling until it is back");
         }
         shared.hearing.send_replace(Hearing::No);
         failed += 1;
@@ -310,7 +311,7 @@ async fn stopped(shared: &Shared) {
     }
 }
 
-/// Sends and hears over one connection, until it is lost or there is no use in it any more.
+/// Sends and hears over one connection, until it is lost or no longer needed.
 async fn serve(
     shared: &Shared,
     line: &mut Line,
@@ -326,7 +327,7 @@ async fn serve(
             line.listen(&shared.place).await?;
             shared.hearing.send_replace(Hearing::Yes);
             if std::mem::take(failed) > 0 {
-                // Whatever was told while nobody listened is lost.
+                // Notices that were sent while this node did not listen are lost.
                 shared.listeners.call(WakeupKind::ALL);
             }
         }
@@ -389,7 +390,8 @@ mod tests {
     #[test]
     fn the_most_urgent_of_many_notices_goes_out_and_only_the_first_rings() {
         let server = connect::server("postgres://nobody@localhost/nothing").expect("a URL");
-        let coordinator = PgNotifyCoordinator::at(Place::new(server, Pooler::None, &Namespace::default()));
+        let coordinator =
+            PgNotifyCoordinator::at(WakeupChannel::new(server, Pooler::None, &Namespace::default()));
         let work = |priority| coordinator.shared.note(Notice::new_work(priority));
         assert_eq!(
             [JobPriority::Low, JobPriority::Critical, JobPriority::Normal].map(work),

@@ -1,11 +1,11 @@
-//! What a notice says.
+//! The content of a notice.
 
 use std::fmt;
 
 use ratchet_api::JobPriority;
 use ratchet_api::spi::WakeupKind;
 
-/// What the other nodes are told: one digit for the highest priority of new work, `c` if a job was canceled, or both.
+/// The news for the other nodes: one digit for the highest priority of new work, `c` if a job was canceled, or both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Notice {
     work: Option<JobPriority>,
@@ -27,13 +27,13 @@ impl Notice {
         self == Self::default()
     }
 
-    /// What it is about.
+    /// The kinds of wakeup that it stands for.
     pub(super) fn kinds(self) -> impl Iterator<Item = WakeupKind> {
         let work = self.work.map(|_| WakeupKind::NewWork);
         work.into_iter().chain(self.cancel.then_some(WakeupKind::CancelRequested))
     }
 
-    /// What was sent. A text that says nothing known is a reason to look.
+    /// Parses a payload. An unknown text counts as new work, so that nodes poll.
     pub(super) fn read(text: &str) -> Self {
         let cancel = text.contains('c');
         let work = text.bytes().any(|byte| byte.is_ascii_digit()) || !cancel;

@@ -46,7 +46,7 @@ impl StoreHarness for PgHarness {
     }
 }
 
-/// Ends the connections over which the nodes of a schema tell each other about new work.
+/// Ends the connections over which the nodes of a schema notify each other of new work.
 pub(crate) async fn cut_wakeups(schema: String) -> StoreResult<()> {
     let mut connection = PgConnection::connect(&url()).await.expect("the server answers");
     let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = $1";
@@ -55,7 +55,7 @@ pub(crate) async fn cut_wakeups(schema: String) -> StoreResult<()> {
     Ok(())
 }
 
-/// Damages a job as somebody with a shell could who also knows how to get past the constraints.
+/// Damages a job as a person with a shell could who also knows how to get past the constraints.
 async fn spoil(schema: String, job: JobId, how: Spoil) -> StoreResult<()> {
     let damages: &[&'static str] = match how {
         Spoil::UnknownType => &["UPDATE scheduler_job SET job_type = 'NOBODY' WHERE job_id = $1"],
@@ -72,7 +72,7 @@ async fn spoil(schema: String, job: JobId, how: Spoil) -> StoreResult<()> {
         ],
         Spoil::TargetName => &["UPDATE scheduler_job SET target = '' WHERE job_id = $1"],
         Spoil::FirstVersion => &["UPDATE scheduler_job_queue SET version = 1 WHERE job_id = $1"],
-        // The server gives the numbers, but takes others from somebody who insists.
+        // The server generates the numbers, but accepts an explicit one.
         Spoil::LogNumber => &["WITH newest AS (
                 DELETE FROM scheduler_job_log
                 WHERE log_id = (SELECT max(l.log_id) FROM scheduler_job_log l WHERE l.job_id = $1)

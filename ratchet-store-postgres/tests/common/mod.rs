@@ -23,12 +23,12 @@ pub(crate) fn pooled_url() -> String {
 }
 
 /// A schema with the tables of a store.
-pub(crate) struct Place {
+pub(crate) struct TestDatabase {
     name: String,
 }
 
-impl Place {
-    /// Makes one whose name begins so.
+impl TestDatabase {
+    /// Creates one whose name has this prefix.
     pub(crate) async fn new(prefix: &str) -> Self {
         let place = Self { name: format!("{prefix}_{:032x}", rand::random::<u128>()) };
         let migrator = PostgresStore::migrator(&url(), place.namespace()).expect("the URL is right");
@@ -56,7 +56,7 @@ impl Place {
         PostgresStore::connect(&url(), self.options()).await.expect("the store opens")
     }
 
-    /// A connection of the user's, which looks elsewhere for tables without a schema.
+    /// A connection of the user, with a search path that does not lead to the schema.
     pub(crate) async fn connection(&self) -> PgConnection {
         PgConnection::connect(&url()).await.expect("the server answers")
     }

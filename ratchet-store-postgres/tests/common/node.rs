@@ -1,4 +1,4 @@
-//! A node in a schema of its own, for tests that look at the server as well.
+//! A node in a schema of its own, for tests that also look at the server.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use ratchet_store_postgres::{PostgresOptions, PostgresStore};
 use ratchet_tck::fixture::job;
 use sqlx::PgConnection;
 
-use super::Place;
+use super::TestDatabase;
 
 /// Longer than any test.
 pub(crate) const LEASE: Duration = Duration::from_secs(3600);
 
 /// A node that has joined.
 pub(crate) struct Node {
-    pub(crate) place: Place,
+    pub(crate) place: TestDatabase,
     pub(crate) owner: Owner,
-    /// On the server itself, whatever stands before it.
+    /// A store on the server itself, whatever stands before it.
     pub(crate) store: PostgresStore,
 }
 
 impl Node {
     pub(crate) async fn new() -> Self {
-        let place = Place::new("test").await;
+        let place = TestDatabase::new("test").await;
         let (store, owner) = (place.store().await, Owner::incarnate("node"));
         store.join(&NodeInfo::new(owner.clone()), LEASE).await.expect("the node joins");
         Self { place, owner, store }
@@ -44,7 +44,7 @@ impl Node {
         }
     }
 
-    /// Takes up to so many jobs.
+    /// Claims up to so many jobs.
     pub(crate) async fn claim(&self, limit: usize) -> Vec<JobClaim> {
         self.store.claim(&self.claiming(limit)).await.expect("claim answers")
     }
@@ -53,7 +53,7 @@ impl Node {
         ClaimRequest::new(self.owner.clone(), limit)
     }
 
-    /// A connection of the test's own that looks for tables in the schema.
+    /// A connection of the test, with the schema in its search path.
     pub(crate) async fn session(&self) -> PgConnection {
         let mut connection = self.place.connection().await;
         let path = sqlx::query("SELECT set_config('search_path', $1, false)").bind(self.place.name());
@@ -74,7 +74,7 @@ pub(crate) async fn insert(store: &PostgresStore, jobs: impl Iterator<Item = New
     assert!(inserted.iter().all(|one| *one == Inserted::New), "{inserted:?}");
 }
 
-/// Asks the server again and again: it does not tell by itself.
+/// Asks the server until the condition holds: the server does not report it by itself.
 pub(crate) async fn until(mut holds: impl AsyncFnMut() -> bool) {
     let patience = tokio::time::Instant::now() + Duration::from_secs(60);
     while !holds().await {

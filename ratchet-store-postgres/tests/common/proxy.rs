@@ -1,4 +1,4 @@
-//! Stands between a store and the server, and cuts connections at the worst moments.
+//! A proxy between a store and the server that cuts connections at the worst moments.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -8,16 +8,16 @@ use std::thread;
 
 use sqlx::postgres::PgConnectOptions;
 
-/// When the next connection that does something is cut.
+/// The moment at which the next active connection is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Cut {
     Never,
-    /// As soon as the client asks for something: the server never hears of it.
+    /// As soon as the client sends a request: the server never receives it.
     BeforeRequest,
-    /// Once the server has done it for good: the client never hears of it.
+    /// Once the server has committed: the client never receives the answer.
     AfterCommit,
-    /// Not at all, but the client does not hear of what the server has done for good, nor of anything later.
+    /// Not at all, but the client receives neither the answer to a commit nor anything later.
     SilentAfterCommit,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Passes everything on to the server of this URL.
+    /// Starts a proxy that passes everything on to the server of this URL.
     pub(crate) fn to(url: &str) -> Self {
         let server: PgConnectOptions = url.parse().expect("a URL");
         let target = (server.get_host().to_owned(), server.get_port());
@@ -49,7 +49,7 @@ impl Proxy {
         });
         let user = server.get_username();
         let database = server.get_database().unwrap_or(user);
-        // What is encrypted cannot be cut at the right place.
+        // Encrypted traffic cannot be cut at the right place.
         Self {
             url: format!("postgres://{user}@127.0.0.1:{port}/{database}?sslmode=disable"),
             cut,
@@ -58,7 +58,7 @@ impl Proxy {
         }
     }
 
-    /// Nothing more comes over the connections that are open now, and nobody is told so: a cable that was pulled.
+    /// Silences the connections that are open now without closing them, like a cable that was pulled.
     pub(crate) fn silence(&self) {
         self.silent.store(self.opened.load(Ordering::SeqCst), Ordering::SeqCst);
     }
@@ -90,13 +90,13 @@ fn pass_on(client: &TcpStream, server: &TcpStream, order: &Arc<AtomicU8>, mute: 
     thread::spawn(move || ended(&to, &from, answers(&from, &to, &cut, &off)));
 }
 
-/// However one direction ended, the other one has nothing to do any more.
+/// Closes both sides: however one direction ended, the other one has nothing to do any more.
 fn ended(client: &TcpStream, server: &TcpStream, _: io::Result<()>) {
-    // One that is closed already is fine too.
+    // A side that is closed already is fine too.
     let _ = (client.shutdown(Shutdown::Both), server.shutdown(Shutdown::Both));
 }
 
-/// Whether this order was given; it is carried out once.
+/// Takes the order to cut, which is carried out once; returns whether it was given.
 fn take(order: &AtomicU8, cut: Cut) -> bool {
     let never = Cut::Never as u8;
     order.compare_exchange(cut as u8, never, Ordering::SeqCst, Ordering::SeqCst).is_ok()
@@ -132,7 +132,7 @@ fn answers(mut server: &TcpStream, mut client: &TcpStream, order: &AtomicU8, mut
         group.extend(head);
         group.extend(&body);
         complete |= kind == COMMAND_COMPLETE;
-        // A notice stands for itself between two answers.
+        // A notice stands for itself, between two answers.
         if kind == READY || (kind == NOTICE && group.len() == head.len() + body.len()) {
             let committed = kind == READY && complete && body == NO_TRANSACTION;
             if committed && take(order, Cut::AfterCommit) {

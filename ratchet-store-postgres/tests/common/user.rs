@@ -1,11 +1,11 @@
-//! A user of the database who is not its owner.
+//! A database user who is not the owner.
 
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection as _, PgConnection};
 
-use super::{Place, url};
+use super::{TestDatabase, url};
 
-/// A user whose name and password must not be seen.
+/// A user whose name and password must not appear in any error.
 pub(crate) struct User {
     pub(crate) name: String,
     admin: PgConnection,
@@ -30,16 +30,16 @@ impl User {
             .expect(statement);
     }
 
-    /// All that a store needs in a schema.
-    pub(crate) async fn grant(&mut self, place: &Place) {
+    /// Grants everything that a store needs in a schema.
+    pub(crate) async fn grant(&mut self, place: &TestDatabase) {
         let (schema, name) = (place.name().to_owned(), self.name.clone());
         self.run(&format!("GRANT USAGE ON SCHEMA {schema} TO {name}")).await;
         self.run(&format!("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {name}"))
             .await;
     }
 
-    /// Has the server refuse writes of nodes and live jobs that are not made at READ COMMITTED.
-    pub(crate) async fn refuse_other_levels(&mut self, place: &Place) {
+    /// Makes the server refuse writes of nodes and live jobs that are not made at READ COMMITTED.
+    pub(crate) async fn refuse_other_levels(&mut self, place: &TestDatabase) {
         let schema = place.name().to_owned();
         self.run(&format!(
             "CREATE FUNCTION {schema}.level() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN

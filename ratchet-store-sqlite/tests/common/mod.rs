@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! The helpers of this crate's tests.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
@@ -17,18 +17,18 @@ pub(crate) fn job() -> NewJob {
     NewJob::new(JobPayload::new("mail.Sender", "send", &args).expect("names"))
 }
 
-/// How many jobs there are.
+/// The number of stored jobs.
 pub(crate) async fn count(store: &SqliteStore) -> usize {
     let page = PageRequest::first(1_000);
     store.query_jobs(&JobFilter::default(), &page).await.expect("an answer").jobs.len()
 }
 
-/// Success.
+/// A success.
 pub(crate) fn succeeded(claim: &JobClaim) -> Outcome {
     Outcome::new(claim.id, claim.fence, End::Succeeded { result: None })
 }
 
-/// Takes every job that is due, which must be so many, and ends it.
+/// Claims every due job, which must be so many, and ends it.
 pub(crate) async fn drain(store: &SqliteStore, jobs: usize) {
     let owner = Owner::incarnate("drain");
     store.join(&NodeInfo::new(owner.clone()), Duration::from_secs(600)).await.expect("it joins");

@@ -1,6 +1,6 @@
 //! Real processes on one file, killed one after the other.
 //!
-//! A process that finds the variable of `worker` does not test but works, to be killed.
+//! A process in which the variable of `worker` is set does not test but works, to be killed.
 
 mod worker;
 
@@ -15,11 +15,11 @@ use sqlx::{ConnectOptions as _, SqliteConnection};
 use tempfile::TempDir;
 use worker::{Process, Told};
 
-/// Processes at once.
+/// The number of processes at once.
 const PROCESSES: usize = 4;
-/// How many are killed in all: each place three times.
+/// The number of kills in all: three for each of the processes at once.
 const KILLS: usize = 12;
-/// Jobs that must be done before the next one is killed, so that everybody is at work.
+/// Jobs that must be done before the next kill, so that every process is at work.
 const BETWEEN_KILLS: usize = 100;
 
 fn main() -> ExitCode {
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// What the processes told.
+/// The reports of the processes.
 #[derive(Default)]
 struct Heard {
     stored: BTreeSet<String>,
@@ -45,7 +45,7 @@ struct Heard {
 }
 
 impl Heard {
-    /// Listens until `enough`; whoever reports an error, or ends without being told to, ends the test.
+    /// Listens until `enough`; a process that reports an error, or ends without being told to, fails the test.
     fn listen(&mut self, told: &Receiver<Told>, enough: impl Fn(&Self) -> bool) {
         while !enough(self) {
             match told.recv().expect("a process that works") {

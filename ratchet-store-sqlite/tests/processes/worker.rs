@@ -1,4 +1,4 @@
-//! A process that stores jobs and does them, about fifty a second, until it is killed or told to come to an end.
+//! A process that stores jobs and runs them, about fifty a second, until it is killed or told to finish.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -19,14 +19,14 @@ use ratchet_api::{
 use ratchet_store_sqlite::SqliteStore;
 
 const VARIABLE: &str = "RATCHET_TEST_WORKER";
-/// Between two jobs: four processes store two hundred a second.
+/// The time between two jobs: four processes store two hundred a second.
 const TICK: Duration = Duration::from_millis(20);
 const TICKS_BETWEEN_BEATS: u32 = 10;
-/// Short, so that the jobs of the killed are soon recovered.
+/// Short, so that the jobs of killed processes are soon recovered.
 const LEASE: Duration = Duration::from_secs(2);
 const SLOTS: usize = 50;
 
-/// What a process tells.
+/// A report of a process.
 pub(crate) enum Told {
     Stored(String),
     Done(String),
@@ -39,7 +39,7 @@ pub(crate) enum Told {
 pub(crate) struct Process(Child);
 
 impl Process {
-    /// Starts one that works on this file and tells what it did.
+    /// Starts a process that works on this file and reports what it did.
     pub(crate) fn start(file: &Path, tell: &Sender<Told>) -> Self {
         let mut child = Command::new(std::env::current_exe().expect("this program"))
             .env(VARIABLE, file)
@@ -49,7 +49,7 @@ impl Process {
             .expect("a process");
         let (lines, tell) = (BufReader::new(child.stdout.take().expect("its output")).lines(), tell.clone());
         std::thread::spawn(move || {
-            // A line that was cut off by the kill tells nothing.
+            // A line that was cut off by the kill is ignored.
             let told = lines.map_while(Result::ok).filter_map(|line| parse(&line)).chain([Told::Gone]);
             for told in told {
                 // A test that failed listens no more.
@@ -59,21 +59,21 @@ impl Process {
         Self(child)
     }
 
-    /// SIGKILL.
+    /// Kills it with SIGKILL.
     pub(crate) fn kill(mut self) {
         self.0.kill().expect("a process that lives");
         let status = self.0.wait().expect("its end");
         assert_eq!(status.code(), None, "it ended by itself: {status}");
     }
 
-    /// Closes its input, by which it knows that it should store no more, and end when all is done.
+    /// Closes its input: the process then stores no more jobs, and ends when all are done.
     pub(crate) fn stop_storing(&mut self) {
         drop(self.0.stdin.take());
     }
 }
 
 impl Drop for Process {
-    /// A test that failed leaves no process behind.
+    /// Kills the process, so that a failed test leaves none behind.
     fn drop(&mut self) {
         drop(self.0.kill());
         drop(self.0.wait());
@@ -107,7 +107,7 @@ pub(crate) fn work(file: &Path) -> ExitCode {
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
     std::thread::spawn(move || {
-        // Nothing is ever written there; it ends when the test lets go of it.
+        // Nothing is ever written there; the input ends when the test closes it.
         drop(std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
         stopped.store(true, Ordering::Relaxed);
     });
@@ -124,7 +124,7 @@ pub(crate) fn work(file: &Path) -> ExitCode {
     }
 }
 
-/// A node, as little as it needs.
+/// A minimal node.
 struct Worker {
     store: SqliteStore,
     owner: Owner,
@@ -167,7 +167,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Loads what is held, ends it, and takes more.
+    /// Loads the jobs that it holds, ends them, and claims more.
     async fn turn(&mut self) -> StoreResult<()> {
         let held = std::mem::take(&mut self.held);
         self.store.load(&self.owner, &held).await?;
@@ -177,7 +177,7 @@ impl Worker {
         let more = ClaimRequest::new(self.owner.clone(), SLOTS);
         let (verdicts, claims) = self.store.commit_and_claim(&self.owner, &outcomes, &more).await?;
         for (outcome, verdict) in outcomes.iter().zip(verdicts) {
-            // Who was slower than his lease has lost the job to another.
+            // A worker that was slower than its lease has lost the job to another.
             if matches!(verdict, Verdict::Recorded(_)) {
                 tell(&format!("done {}", hex(outcome.id)));
             }
@@ -186,7 +186,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Renews the lease, and takes over from the dead.
+    /// Renews the lease, and recovers the jobs of dead owners.
     async fn beat(&mut self) -> StoreResult<()> {
         let reply = self.store.beat(&Beat::new(self.owner.clone(), LEASE)).await?;
         if !reply.accepted {

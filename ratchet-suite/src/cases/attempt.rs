@@ -1,4 +1,4 @@
-//! What an attempt does around its body: span, context, log, trace, events.
+//! The frame of an attempt around its body: span, context, log, trace, events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,7 @@ impl Default for Talker {
 #[do_not_retry("token=abcdef123456 is not welcome")]
 struct Declined;
 
-/// Far away from the body, and nobody passed it a context.
+/// Logs a line and reads the context, which nobody passed to it.
 fn helper() -> String {
     tracing::info!("from a helper");
     JobContext::current().job_id().to_string()
@@ -174,7 +174,7 @@ async fn a_line_is_kept_and_emitted_at_its_level(fx: Fixture) {
     let node = talker(&fx).await;
     let job = node.enqueue(Talker::job().every_level()).submit().await.expect("stored");
     job.result().await.expect("it succeeds");
-    let story = node.store().job_story(job.id()).await.expect("read").expect("there");
+    let story = node.client().store().job_story(job.id()).await.expect("read").expect("there");
     let kept: Vec<_> = story.logs.iter().map(|line| (line.level, line.message.clone())).collect();
     let expected = LogLevel::ALL.map(|level| (level, format!("at {}", level.as_str())));
     assert_eq!(kept, expected);
@@ -195,7 +195,7 @@ async fn what_is_logged_beyond_the_limit_is_dropped(fx: Fixture) {
         .await;
     let job = node.enqueue(Talker::job().every_level()).submit().await.expect("stored");
     job.result().await.expect("it succeeds");
-    let story = node.store().job_story(job.id()).await.expect("read").expect("there");
+    let story = node.client().store().job_story(job.id()).await.expect("read").expect("there");
     assert_eq!(story.logs.len(), 2);
     let lines = node.lines(job.id());
     assert_eq!(saying(&lines, "the job logs more than is kept")[0].field("dropped"), "3");
@@ -245,12 +245,12 @@ async fn nothing_of_an_attempt_is_left_for_the_next(fx: Fixture) {
     let node = talker(&fx).await;
     let job = node.enqueue(Talker::job().fail_at_first()).submit().await.expect("stored");
     assert_eq!(job.result().await.expect("it succeeds"), (2, 4), "claimed, failed, claimed again");
-    let story = node.store().job_story(job.id()).await.expect("read").expect("there");
+    let story = node.client().store().job_story(job.id()).await.expect("read").expect("there");
     let logs: Vec<_> = story.logs.iter().map(|line| (line.fence.version(), line.message.as_str())).collect();
     assert_eq!(logs, [(2, "attempt 1"), (4, "attempt 2")]);
     node.told_times(2, |kind| matches!(kind, JobEventKind::Completed { .. })).await;
     let jobs = JobFilter::default();
-    let all = node.store().query_jobs(&jobs, &PageRequest::first(10)).await.expect("read");
+    let all = node.client().store().query_jobs(&jobs, &PageRequest::first(10)).await.expect("read");
     assert_eq!(all.jobs.len(), 2, "what the failed attempt wanted to enqueue is gone");
     node.stop().await;
 }
@@ -259,7 +259,7 @@ async fn nothing_of_an_attempt_is_left_for_the_next(fx: Fixture) {
 async fn bodies_hold_no_connection(fx: Fixture) {
     let node = talker(&fx).await;
     // More than any store of these cases has connections; each goes on only when all are inside.
-    let jobs = node.enqueue_many((0..16).map(|_| Talker::job().meet())).await.expect("stored");
+    let jobs = node.client().enqueue_many((0..16).map(|_| Talker::job().meet())).await.expect("stored");
     for job in jobs {
         assert!(job.expect("stored").result().await.expect("it reads while the others wait"));
     }
@@ -302,7 +302,7 @@ async fn a_job_that_a_body_enqueues_belongs_to_its_trace(fx: Fixture) {
     node.stop().await;
 }
 
-/// Reads about a job as soon as its end is told.
+/// A listener that reads a job as soon as its end is published.
 struct Reader {
     store: Arc<dyn JobStore>,
     runtime: Handle,
@@ -314,7 +314,7 @@ impl JobEventListener for Reader {
         if let JobEventKind::Completed { .. } | JobEventKind::DeadLettered { .. } = event.kind {
             let id = event.header.job_id;
             let read = self.runtime.block_on(self.store.find(&[id])).expect("read").pop().flatten();
-            // The case may be over.
+            // The receiver is gone if the case is over.
             let _ = self.seen.send((id, read.expect("there").status));
         }
     }

@@ -1,4 +1,4 @@
-//! What becomes of bodies that do not simply return.
+//! Bodies that do not simply return: timeouts, cancels, stops.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +32,7 @@ crate::cases! {
     every_end_is_told_after_it_is_recorded;
 }
 
-/// Does as it is told.
+/// Methods that behave as their names or arguments say.
 #[derive(Default)]
 struct Bodies {
     entered: Arc<Notify>,
@@ -107,7 +107,7 @@ async fn bodies(fx: &Fixture) -> (Node, Arc<Notify>, Arc<Notify>, Arc<AtomicBool
 }
 
 async fn last_beat(node: &Node) -> Timestamp {
-    node.store().nodes().await.expect("read").first().expect("it lives").heartbeat_at
+    node.client().store().nodes().await.expect("read").first().expect("it lives").heartbeat_at
 }
 
 async fn failed(node: &Node, call: Call<()>) -> String {
@@ -138,7 +138,7 @@ async fn a_body_that_blocks_too_long_is_told_to_stop_and_its_late_result_is_igno
     let (node, _, _, stopped) = bodies(&fx).await;
     let error = failed(&node, Bodies::job().block()).await;
     assert!(error.starts_with("Timeout: "), "{error}");
-    // It is told, and notices in its own time.
+    // The body is told, and notices in its own time.
     while !stopped.load(Ordering::SeqCst) {
         tokio::task::yield_now().await;
     }
@@ -150,8 +150,8 @@ async fn a_cancel_reaches_a_running_body_and_its_result_is_discarded(fx: Fixture
     let (node, entered, _, stopped) = bodies(&fx).await;
     let job = node.enqueue(Bodies::job().wait()).submit().await.expect("stored");
     entered.notified().await;
-    assert!(node.cancel(job.id(), "not needed").await.expect("answered"));
-    assert!(!node.cancel(job.id(), "again").await.expect("answered"), "it is canceled already");
+    assert!(node.client().cancel(job.id(), "not needed").await.expect("answered"));
+    assert!(!node.client().cancel(job.id(), "again").await.expect("answered"), "it is canceled already");
     assert!(
         matches!(job.result().await, Err(ResultError::Canceled { reason, .. }) if reason == "not needed")
     );
@@ -179,8 +179,8 @@ async fn a_job_whose_target_nobody_knows_goes_back_untouched(fx: Fixture) {
     let payload = JobPayload::new("test.Later", "run", &JsonText::parse("[]").expect("JSON")).expect("names");
     let submission = Submission::single(NewJob::new(payload));
     let id = submission.id().expect("it has a job");
-    node.store().insert(&[submission]).await.expect("stored");
-    node.wake_up(JobPriority::Normal);
+    node.client().store().insert(&[submission]).await.expect("stored");
+    node.client().wake_up(JobPriority::Normal);
     let job = node.until(id, |job| job.parked_on.is_some()).await;
     assert_eq!((job.status, job.attempts, job.crash_count), (JobStatus::Pending, 0, 0));
     assert_eq!(job.scheduled_time, job.created_at, "its age stays");
@@ -193,14 +193,14 @@ async fn a_target_that_the_policy_denies_never_runs(fx: Fixture) {
     let node = fx.node(|builder| builder.register(Bodies::default()).class_policy(policy.clone())).await;
     policy.withdraw();
     let job = fx.client().await.enqueue(Bodies::job().double(1)).submit().await.expect("stored");
-    node.wake_up(JobPriority::Normal);
+    node.client().wake_up(JobPriority::Normal);
     let job = node.until(job.id(), |job| job.ending.is_some()).await;
     assert_eq!(job.status, JobStatus::Failed);
     assert!(job.last_error.expect("it has one").contains("not allowed by the class policy"));
     node.stop().await;
 }
 
-/// Allows everything until it does not.
+/// A class policy that allows everything until it is withdrawn.
 #[derive(Clone, Default)]
 pub(super) struct Withdrawn(Arc<AtomicBool>);
 
@@ -221,7 +221,7 @@ async fn a_target_of_another_service_waits_for_it_whatever_the_policy_says(fx: F
     let (node, ..) = bodies(&fx).await;
     let job =
         fx.client().await.enqueue(Call::<u64>::new("other.Service", "run")).submit().await.expect("stored");
-    node.wake_up(JobPriority::Normal);
+    node.client().wake_up(JobPriority::Normal);
     let waits = node.until(job.id(), |job| job.parked_on.is_some()).await;
     assert_eq!((waits.status, waits.attempts), (JobStatus::Pending, 0));
     let run = Method::function("other.Service", "run", |_, ()| async { Ok::<_, JobFailure>(7_u64) });
@@ -253,7 +253,7 @@ async fn log_lines_and_progress_are_kept_without_secrets(fx: Fixture) {
     let (node, ..) = bodies(&fx).await;
     let job = node.enqueue(Bodies::job().note()).submit().await.expect("stored");
     job.result().await.expect("it succeeds");
-    let story = node.store().job_story(job.id()).await.expect("read").expect("there");
+    let story = node.client().store().job_story(job.id()).await.expect("read").expect("there");
     let lines: Vec<_> = story.logs.iter().map(|line| line.message.as_str()).collect();
     assert_eq!(lines, ["token=[REDACTED] was used"]);
     assert_eq!(story.job.progress.expect("reported").done, 3);
@@ -275,7 +275,7 @@ async fn a_node_that_stops_lets_running_jobs_end_and_takes_no_new_ones(fx: Fixtu
     });
     node.until_draining().await;
     let late = node.enqueue(Bodies::job().double(1)).submit().await.expect("stored");
-    // A node that waits for its bodies beats; by then it would have told them something.
+    // A node that waits for its bodies still beats; after two beats a cancel would have reached them.
     for _ in 0..2 {
         let before = last_beat(&node).await;
         while last_beat(&node).await == before {
@@ -287,7 +287,7 @@ async fn a_node_that_stops_lets_running_jobs_end_and_takes_no_new_ones(fx: Fixtu
     assert_eq!(node.readiness(), Readiness::Stopped);
     assert_eq!(running.job().await.expect("read").expect("there").status, JobStatus::Succeeded);
     assert_eq!(late.job().await.expect("read").expect("there").status, JobStatus::Pending);
-    assert!(node.store().nodes().await.expect("read").is_empty(), "it has left");
+    assert!(node.client().store().nodes().await.expect("read").is_empty(), "it has left");
 }
 
 // shows: S62
@@ -328,7 +328,7 @@ async fn every_end_is_told_after_it_is_recorded(fx: Fixture) {
     job.result().await.expect_err("it fails");
     node.told(|kind| matches!(kind, JobEventKind::DeadLettered { attempt: 2, .. })).await;
     let kinds = node.kinds_of(job.id());
-    // The next attempt may start before the end of the last one is told.
+    // The next attempt may start before the event about the end of the last one is delivered.
     let names = kinds.iter().filter_map(|kind| kind.split(' ').next()).filter(|name| *name != "Started");
     let names: Vec<&str> = names.collect();
     assert_eq!(names, ["Failed", "Retrying", "Failed", "DeadLettered"]);

@@ -1,4 +1,4 @@
-//! What follows from an outcome is stored whatever its size, or somebody hears of it.
+//! Consequences of an outcome: each is stored whatever its size, or its loss is published.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,13 +34,13 @@ struct Calls;
 
 #[jobs(target = "test.Calls")]
 impl Calls {
-    /// A result of so many bytes.
+    /// Returns a result of `bytes` bytes.
     #[job]
     async fn result(&self, bytes: usize) -> Result<String, JobFailure> {
         Ok("x".repeat(bytes - 2))
     }
 
-    /// The same, after which nothing of its queue is started.
+    /// Returns such a result, after which nothing of its queue is started.
     #[job]
     async fn last_result(&self, ctx: &JobContext, bytes: usize) -> Result<String, JobFailure> {
         ctx.client().store().set_queue_paused(&default_queue(), true).await?;
@@ -52,7 +52,7 @@ impl Calls {
         Err(JobFailure::new("Told", "to fail ".repeat(bytes / 8)))
     }
 
-    /// Enqueues a job with a param of so many bytes.
+    /// Enqueues a job with a param of `bytes` bytes.
     #[job]
     async fn enqueue(&self, ctx: &JobContext, bytes: usize) -> Result<(), JobFailure> {
         ctx.enqueue(Self::job().result(2)).param("text", "x".repeat(bytes)).submit().await?;
@@ -65,7 +65,7 @@ impl Calls {
         Ok(())
     }
 
-    /// What it knows: how long the result, the params and the error are, and what is not whole.
+    /// Reports its cause: the lengths of the result, the params and the error, and which of them were cut.
     #[job]
     async fn after(&self, ctx: &JobContext) -> Result<String, JobFailure> {
         let JobCause { status, result, error, params, cut, .. } = ctx.cause().ok_or_else(no_cause)?;
@@ -77,7 +77,7 @@ impl Calls {
         Ok(format!("{status} {result:?} {params} {error:?} {cut:?}"))
     }
 
-    /// Fails at first.
+    /// Fails its first attempt.
     #[job(
         queue = "later", priority = "low", max_retries = 1, backoff = "exponential 1ms", timeout = "7s",
         resource = "mail", tags = ["told"]
@@ -102,12 +102,13 @@ async fn ended<R>(job: &JobHandle<R>) -> Job {
     job.ended().await.expect("it ends")
 }
 
-/// The callbacks, once there are so many and all have ended.
+/// Waits until there are `count` callbacks and all have ended; returns them.
 async fn callbacks(node: &Node, count: usize) -> Vec<Job> {
     let mut filter = JobFilter::default();
     filter.types = vec![JobType::Callback];
     loop {
-        let jobs = node.store().query_jobs(&filter, &PageRequest::first(100)).await.expect("read").jobs;
+        let jobs =
+            node.client().store().query_jobs(&filter, &PageRequest::first(100)).await.expect("read").jobs;
         if jobs.len() == count && jobs.iter().all(|job| job.ending.is_some()) {
             return jobs;
         }
@@ -115,7 +116,7 @@ async fn callbacks(node: &Node, count: usize) -> Vec<Job> {
     }
 }
 
-/// What the newest of so many callbacks knew.
+/// Returns the report of the newest of `count` callbacks.
 async fn known(node: &Node, count: usize) -> String {
     let jobs = callbacks(node, count).await;
     let newest = jobs.iter().max_by_key(|job| job.spec.id).expect("there is one");
@@ -144,7 +145,7 @@ async fn a_callback_has_the_options_of_its_method(fx: Fixture) {
     assert_eq!((spec.timeout, spec.resource), (Some(7_000 * MS), ResourceName::new("mail").ok()));
     assert_eq!(spec.tags, [Tag::new("told").expect("a tag")]);
 
-    // Of what its method leaves open, retries are as the options say, queue and priority those of its job.
+    // The method leaves retries, queue and priority open: retries come from the options, the others from the job.
     submit(Calls::job().fail(8), &Call::new("test.Calls", "after")).await;
     let after = callbacks(&node, 2).await.into_iter().find(|job| job.spec.id != spec.id).expect("there");
     let after = after.spec;
@@ -194,13 +195,13 @@ async fn a_callback_whose_job_is_gone_knows_what_is_missing(fx: Fixture) {
     let bytes = 20 * KIB;
     let call = node.enqueue(Calls::job().last_result(bytes)).on_success(&Calls::job().after());
     let job = ended(&call.submit().await.expect("stored")).await;
-    assert_eq!(node.store().delete(&[job.spec.id]).await.expect("an answer"), 1);
-    node.store().set_queue_paused(&default_queue(), false).await.expect("an answer");
+    assert_eq!(node.client().store().delete(&[job.spec.id]).await.expect("an answer"), 1);
+    node.client().store().set_queue_paused(&default_queue(), false).await.expect("an answer");
     assert_eq!(known(&node, 1).await, format!("SUCCEEDED None 0 None {{Result: {bytes}}}"));
     node.stop().await;
 }
 
-/// Gives submissions of outcomes more params than the store takes.
+/// A store that adds more params to the submissions of outcomes than a store takes.
 struct Stuffing {
     inner: Arc<dyn JobStore>,
 }
@@ -212,7 +213,7 @@ impl JobTerminalStore for Stuffing {
         for effect in outcomes.iter_mut().flat_map(|outcome| &mut outcome.effects) {
             if let Effect::Submit(submission) = effect {
                 submission.jobs[0].spec.params =
-                    Some(JsonText::of(&"x".repeat(Limits::MOST.params_bytes)).expect("JSON"));
+                    Some(JsonText::of(&"x".repeat(Limits::MAX.params_bytes)).expect("JSON"));
             }
         }
         self.inner.commit(owner, &outcomes).await
@@ -227,7 +228,7 @@ ratchet_api::delegate_store!(Stuffing => inner:
     NodeStore, ArchiveStore, ExecutionStore, JobLogStore, TagStore, WorkflowConditionStore, BatchMetricsStore,
     DlqAlertStore, ResourcePermitStore, RecurringStore, JobQueryStore);
 
-/// Outcomes always go by themselves.
+/// Outcomes are always committed in a call of their own, apart from claims.
 #[async_trait]
 impl ratchet_api::store::JobClaimStore for Stuffing {
     async fn claim(
@@ -282,6 +283,9 @@ async fn a_taken_key_is_an_answer_that_is_logged(fx: Fixture) {
         format!("a job that the body enqueued is not stored: job {} holds its business key", holder.id());
     assert_eq!(node.until_logged(job.spec.id, &text).await.level, LogLevel::Info);
     let key = BusinessKey::new("taken").expect("a key");
-    assert_eq!(node.store().find_active_by_business_key(&key).await.expect("read"), Some(holder.id()));
+    assert_eq!(
+        node.client().store().find_active_by_business_key(&key).await.expect("read"),
+        Some(holder.id())
+    );
     node.stop().await;
 }

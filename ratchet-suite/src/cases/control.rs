@@ -35,7 +35,7 @@ crate::cases! {
 
 const LATER: Duration = Duration::from_secs(3_600);
 
-/// Knows how many of it run.
+/// A service that counts its running bodies.
 #[derive(Clone, Default)]
 struct Gate {
     now: Arc<AtomicU32>,
@@ -79,11 +79,11 @@ impl Gate {
 async fn a_paused_job_does_not_run_until_it_is_resumed(fx: Fixture) {
     let node = fx.node(|builder| builder.register(Gate::default())).await;
     let job = node.enqueue(Gate::job().pass()).delay(LATER).submit().await.expect("stored");
-    assert!(node.pause(job.id()).await.expect("answered"));
-    assert!(node.pause(job.id()).await.expect("answered"), "twice is no error");
+    assert!(node.client().pause(job.id()).await.expect("answered"));
+    assert!(node.client().pause(job.id()).await.expect("answered"), "twice is no error");
     assert_eq!(job.job().await.expect("read").expect("there").status, JobStatus::Paused);
-    assert!(node.resume(job.id()).await.expect("answered"));
-    assert!(!node.resume(job.id()).await.expect("answered"), "it is not paused");
+    assert!(node.client().resume(job.id()).await.expect("answered"));
+    assert!(!node.client().resume(job.id()).await.expect("answered"), "it is not paused");
     assert_eq!(job.job().await.expect("read").expect("there").status, JobStatus::Pending);
     node.stop().await;
 }
@@ -93,10 +93,10 @@ async fn a_failed_job_that_is_retried_starts_afresh(fx: Fixture) {
     let node = fx.node(|builder| builder.register(Gate::default())).await;
     let job = node.enqueue(Gate::job().fail_at_first()).submit().await.expect("stored");
     job.result().await.expect_err("it fails");
-    assert!(node.retry(job.id()).await.expect("answered"));
+    assert!(node.client().retry(job.id()).await.expect("answered"));
     let ended = node.until(job.id(), |job| job.status == JobStatus::Succeeded).await;
     assert_eq!((ended.attempts, ended.last_error), (0, None));
-    assert!(!node.retry(job.id()).await.expect("answered"), "it has not failed");
+    assert!(!node.client().retry(job.id()).await.expect("answered"), "it has not failed");
     node.stop().await;
 }
 
@@ -106,8 +106,8 @@ async fn a_canceled_job_never_runs(fx: Fixture) {
     let calls = Arc::clone(&gate.calls);
     let node = fx.node(|builder| builder.register(gate)).await;
     let job = node.enqueue(Gate::job().pass()).delay(LATER).submit().await.expect("stored");
-    assert!(node.cancel(job.id(), "not needed").await.expect("answered"));
-    assert!(!node.cancel(job.id(), "again").await.expect("answered"));
+    assert!(node.client().cancel(job.id(), "not needed").await.expect("answered"));
+    assert!(!node.client().cancel(job.id(), "again").await.expect("answered"));
     let other = node.enqueue(Gate::job().pass()).submit().await.expect("stored");
     other.result().await.expect("it succeeds");
     assert_eq!(calls.load(Ordering::SeqCst), 1);
@@ -120,10 +120,10 @@ fn filter(change: impl FnOnce(&mut JobFilter)) -> JobFilter {
     filter
 }
 
-/// Submits jobs that fail for this reason, and waits until they have.
+/// Submits `count` jobs that fail with this message, and waits until they are dead letters.
 async fn failed(node: &Node, why: &str, count: usize) -> Vec<JobHandle<()>> {
     let calls = (0..count).map(|number| Gate::job().refuse(format!("{why} {number}")));
-    let jobs = node.enqueue_many(calls).await.expect("stored");
+    let jobs = node.client().enqueue_many(calls).await.expect("stored");
     let jobs: Vec<_> = jobs.into_iter().map(|job| job.expect("stored")).collect();
     for job in &jobs {
         assert_eq!(job.ended().await.expect("read").status, JobStatus::Failed);
@@ -143,18 +143,28 @@ async fn fences(jobs: &[JobHandle<()>]) -> Vec<i64> {
 async fn dead_letters_that_failed_alike_are_retried_together(fx: Fixture) {
     let node = fx.node(|builder| builder.register(Gate::default())).await;
     let (late, closed) = (failed(&node, "late by", 7).await, failed(&node, "closed at", 2).await);
-    let groups = node.store().dead_letters(10).await.expect("read");
+    let groups = node.client().store().dead_letters(10).await.expect("read");
     let alike = filter(|it| it.fingerprint = Some(groups[0].fingerprint.clone()));
     let mut told = Vec::new();
-    let retried =
-        node.retry_all(alike).on_progress(|so_far| told.push(so_far.done)).run().await.expect("done");
+    let retried = node
+        .client()
+        .retry_all(alike)
+        .on_progress(|so_far| told.push(so_far.done))
+        .run()
+        .await
+        .expect("done");
     assert_eq!((retried.done, retried.changed, retried.found()), (7, 0, 7));
     assert_eq!(told, [7]);
     for job in &late {
         node.until(job.id(), |job| job.status == JobStatus::Failed && job.fence.version() == 6).await;
     }
     assert_eq!(fences(&closed).await, [3, 3], "nobody touched the others");
-    let none = node.retry_all(filter(|it| it.statuses = vec![JobStatus::Pending])).run().await.expect("done");
+    let none = node
+        .client()
+        .retry_all(filter(|it| it.statuses = vec![JobStatus::Pending]))
+        .run()
+        .await
+        .expect("done");
     assert_eq!(none.found(), 0, "only what has failed can be retried");
     node.stop().await;
 }
@@ -168,7 +178,7 @@ async fn a_dead_letter_without_its_key_is_named_and_the_others_are_retried(fx: F
     let other = node.enqueue(call()).submit().await.expect("stored");
     other.result().await.expect_err("it fails");
 
-    let retried = node.retry_all(JobFilter::default()).run().await.expect("done");
+    let retried = node.client().retry_all(JobFilter::default()).run().await.expect("done");
     assert_eq!((retried.done, retried.changed, retried.found()), (1, 0, 2));
     let taken: Vec<_> = retried.key_taken.iter().map(|taken| (taken.job, taken.holder)).collect();
     assert_eq!(taken, [(loser.id(), holder.id())]);
@@ -184,13 +194,14 @@ async fn all_that_a_filter_finds_is_canceled_and_the_rest_runs(fx: Fixture) {
         let queue = if number % 2 == 0 { "mail" } else { "post" };
         node.enqueue(Gate::job().pass()).queue(queue).delay(LATER)
     });
-    let jobs = node.enqueue_many(many).await.expect("stored");
+    let jobs = node.client().enqueue_many(many).await.expect("stored");
     let jobs: Vec<_> = jobs.into_iter().map(|job| job.expect("stored")).collect();
-    node.pause(jobs[0].id()).await.expect("answered");
+    node.client().pause(jobs[0].id()).await.expect("answered");
 
     let mail = filter(|it| it.queue = Some(QueueName::new("mail").expect("a name")));
     let mut told = Vec::new();
-    let bulk = node.cancel_all(mail.clone(), "no mail today").on_progress(|so_far| told.push(so_far.done));
+    let bulk =
+        node.client().cancel_all(mail.clone(), "no mail today").on_progress(|so_far| told.push(so_far.done));
     let canceled = bulk.run().await.expect("done");
     assert_eq!((canceled.done, canceled.told_to_stop, canceled.found()), (600, 0, 600));
     assert_eq!(told, [500, 600], "bounded transactions");
@@ -202,10 +213,10 @@ async fn all_that_a_filter_finds_is_canceled_and_the_rest_runs(fx: Fixture) {
         );
     }
     node.told_times(600, |kind| matches!(kind, JobEventKind::Canceled { .. })).await;
-    let again = node.cancel_all(mail, "again").run().await.expect("done");
+    let again = node.client().cancel_all(mail, "again").run().await.expect("done");
     assert_eq!(again.found(), 0, "what has ended is not met");
 
-    let rest = node.cancel_all(JobFilter::default(), "closing").run().await.expect("done");
+    let rest = node.client().cancel_all(JobFilter::default(), "closing").run().await.expect("done");
     assert_eq!(rest.done, 600);
     let other = node.enqueue(Gate::job().pass()).submit().await.expect("stored");
     other.result().await.expect("it succeeds");
@@ -220,7 +231,7 @@ async fn a_running_body_is_told_to_stop_when_its_queue_is_canceled(fx: Fixture) 
     let node = fx.node(|builder| builder.register(gate)).await;
     let job = node.enqueue(Gate::job().wait()).submit().await.expect("stored");
     node.until(job.id(), |_| calls.load(Ordering::SeqCst) == 1).await;
-    let canceled = node.cancel_all(JobFilter::default(), "enough").run().await.expect("done");
+    let canceled = node.client().cancel_all(JobFilter::default(), "enough").run().await.expect("done");
     assert_eq!((canceled.done, canceled.told_to_stop), (1, 1));
     let ended = job.ended().await.expect("the body hears it");
     assert_eq!(ended.status, JobStatus::Canceled);
@@ -243,7 +254,8 @@ async fn a_bulk_call_stops_at_its_limit_and_goes_on_when_it_is_made_again(fx: Fi
 
 // shows: S120
 async fn a_node_starts_with_limits_and_the_last_start_wins(fx: Fixture) {
-    let limit = async |node: &Node| node.store().resources().await.expect("a list")[0].limit.max_concurrent;
+    let limit =
+        async |node: &Node| node.client().store().resources().await.expect("a list")[0].limit.max_concurrent;
     let first = fx.node(|builder| builder.register(Gate::default()).resource("door", 2)).await;
     assert_eq!(limit(&first).await, 2);
     let label = format!("other-{}", JobId::generate());
@@ -270,7 +282,7 @@ async fn no_more_run_at_once_than_a_resource_allows(fx: Fixture) {
     let node = fx.node(|builder| builder.register(gate)).await;
     let mut limit = ResourceLimit::new(ResourceName::new("door").expect("a name"), 2);
     limit.retry_delay = Duration::from_millis(5);
-    node.store().configure_resource(&limit).await.expect("stored");
+    node.client().store().configure_resource(&limit).await.expect("stored");
     let mut jobs = Vec::new();
     for _ in 0..10 {
         jobs.push(node.enqueue(Gate::job().pass()).resource("door").submit().await.expect("stored"));
@@ -307,20 +319,20 @@ async fn a_resource_that_nobody_configured_keeps_its_jobs_waiting(fx: Fixture) {
     let resource = ResourceName::new("nobody's").expect("a name");
     assert_eq!(parked.parked_on, Some(ParkedOn::Resource(resource.clone())));
     assert_eq!((parked.status, parked.attempts), (JobStatus::Pending, 0));
-    node.store().configure_resource(&ResourceLimit::new(resource, 1)).await.expect("configured");
-    node.wake_up(JobPriority::Normal);
+    node.client().store().configure_resource(&ResourceLimit::new(resource, 1)).await.expect("configured");
+    node.client().wake_up(JobPriority::Normal);
     job.result().await.expect("it runs");
     node.stop().await;
 }
 
-/// More jobs than permits, on two nodes: each end lets the next one begin, though the delay of the resource is an hour.
+/// More jobs than permits, on two nodes: each end lets the next job begin, although the resource's delay is an hour.
 async fn a_resource_with_a_backlog_is_used_all_the_time(fx: Fixture) {
     let gate = Gate::default();
     let first = fx.node(|builder| builder.register(gate.clone())).await;
     let second = fx.node(|builder| builder.register(gate.clone())).await;
     let mut limit = ResourceLimit::new(ResourceName::new("printer").expect("a name"), 2);
     limit.retry_delay = LATER;
-    first.store().configure_resource(&limit).await.expect("configured");
+    first.client().store().configure_resource(&limit).await.expect("configured");
     let mut jobs = Vec::new();
     for _ in 0..40 {
         jobs.push(first.enqueue(Gate::job().pass()).resource("printer").submit().await.expect("stored"));
@@ -334,7 +346,7 @@ async fn a_resource_with_a_backlog_is_used_all_the_time(fx: Fixture) {
     second.stop().await;
 }
 
-/// Lets nobody in at first.
+/// A resilience strategy that rejects its first call.
 #[derive(Default)]
 struct ClosedOnce(AtomicU32);
 
@@ -342,8 +354,8 @@ impl ResilienceStrategy for ClosedOnce {
     fn enter(&self, service: &str) -> Verdict {
         assert_eq!(service, "bank");
         match self.0.fetch_add(1, Ordering::SeqCst) {
-            0 => Verdict::Closed { retry_in: Duration::from_millis(20) },
-            _ => Verdict::Open,
+            0 => Verdict::Reject { retry_in: Duration::from_millis(20) },
+            _ => Verdict::Admit,
         }
     }
     fn report(&self, _: &str, _: Option<&JobFailure>) {}

@@ -1,4 +1,4 @@
-//! Jobs that others wait for end like any other.
+//! Jobs with dependents end like any other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,7 +47,7 @@ impl Work {
         Err(JobFailure::new("Told", "to fail"))
     }
 
-    /// A result of so many bytes.
+    /// Returns a result of `bytes` bytes.
     #[job]
     async fn result(&self, bytes: usize) -> Result<String, JobFailure> {
         Ok("x".repeat(bytes - 2))
@@ -74,7 +74,7 @@ fn call_with(method: &str, args: &str) -> JobPayload {
     JobPayload::new("test.Work", method, &JsonText::from_stored(args)).expect("the names are good")
 }
 
-/// Stores a job with one that runs after its success and one that runs after its failure.
+/// Stores a job, a dependent on its success and a dependent on its failure.
 async fn family(store: &dyn JobStore, first: NewJob) -> [JobId; 3] {
     let [then, otherwise] = [(); 2].map(|()| NewJob::new(call("work")));
     let ids = [first.spec.id, then.spec.id, otherwise.spec.id];
@@ -87,7 +87,7 @@ async fn family(store: &dyn JobStore, first: NewJob) -> [JobId; 3] {
 }
 
 async fn ended(node: &Node, id: JobId) -> Job {
-    node.wake_up(JobPriority::Normal);
+    node.client().wake_up(JobPriority::Normal);
     node.until(id, |job| job.ending.is_some()).await
 }
 
@@ -103,23 +103,23 @@ async fn a_job_ends_after_its_dependent_is_gone(fx: Fixture) {
     let work = Work::default();
     work.broken.store(true, Ordering::SeqCst);
     let node = fx.node(|builder| builder.register(work.clone())).await;
-    let family = family(node.store(), NewJob::new(call("work"))).await;
+    let family = family(node.client().store(), NewJob::new(call("work"))).await;
     ended(&node, family[0]).await;
     ended(&node, family[1]).await;
-    assert_eq!(node.store().delete(&[family[1]]).await.expect("an answer"), 1);
+    assert_eq!(node.client().store().delete(&[family[1]]).await.expect("an answer"), 1);
 
     work.broken.store(false, Ordering::SeqCst);
-    let verdicts = node.store().retry(&[family[0].into()]).await.expect("an answer");
+    let verdicts = node.client().store().retry(&[family[0].into()]).await.expect("an answer");
     assert_eq!(verdicts, [RetryVerdict::Retried { revived: vec![] }]);
     assert_eq!(ended(&node, family[0]).await.status, JobStatus::Succeeded);
     node.stop().await;
 }
 
-/// Cannot read one job.
+/// A store that cannot read one job.
 struct Blind {
     inner: Arc<dyn JobStore>,
     job: JobId,
-    /// Whether claims say so.
+    /// Whether claims report the damage already.
     at_claim: bool,
 }
 
@@ -178,13 +178,13 @@ async fn a_job_that_cannot_be_read_ends_with_all_that_follows(fx: Fixture) {
         let error = "CorruptRow: backoff_policy: NONSENSE";
         assert_eq!(job.last_error.as_deref(), Some(error), "{at_claim}");
         node.told(|kind| matches!(kind, JobEventKind::DeadLettered { .. })).await;
-        assert_eq!(node.store().alerts(family[0]).await.expect("read").len(), 1);
+        assert_eq!(node.client().store().alerts(family[0]).await.expect("read").len(), 1);
         assert_eq!(node.callback_result().await, format!("{error:?}"), "{at_claim}");
         node.stop().await;
     }
 }
 
-/// Cannot be asked.
+/// A retry policy that panics when it is asked.
 struct Moody;
 
 impl RetryPolicy for Moody {
@@ -212,7 +212,7 @@ async fn a_result_that_a_dependent_waits_for_is_kept_or_fails_the_job(fx: Fixtur
     for (kib, kept) in [(1, true), (20, true), (63, true), (65, false), (200, false)] {
         let mut first = NewJob::new(call_with("result", &format!("[{}]", kib * KIB)));
         first.spec.max_retries = 3;
-        let family = family(node.store(), first).await;
+        let family = family(node.client().store(), first).await;
         if kept {
             let job = ended(&node, family[0]).await;
             let result = job.ending.and_then(|ending| ending.result).expect("it is kept");
@@ -233,14 +233,14 @@ async fn a_result_that_is_too_large_fails_the_job_for_a_dependent_that_comes_lat
     let node = fx.node(|builder| builder.register(work.clone())).await;
     let first = NewJob::new(call_with("late_result", &format!("[{}]", 65 * KIB)));
     let parent = first.spec.id;
-    node.store().insert(&[Submission::single(first)]).await.expect("stored");
-    node.wake_up(JobPriority::Normal);
+    node.client().store().insert(&[Submission::single(first)]).await.expect("stored");
+    node.client().wake_up(JobPriority::Normal);
     work.entered.notified().await;
     let then = NewJob::new(call("work"));
     let child = then.spec.id;
     let mut late = Submission::single(then);
     late.edges = vec![Edge::new(parent, child, Condition::Success)];
-    assert_eq!(node.store().insert(&[late]).await.expect("stored"), [Inserted::New]);
+    assert_eq!(node.client().store().insert(&[late]).await.expect("stored"), [Inserted::New]);
     work.released.notify_one();
     let job = ended(&node, parent).await;
     assert_eq!(job.status, JobStatus::Failed);

@@ -1,4 +1,4 @@
-//! What bodies, other nodes and servers beside a node know of its stop.
+//! Draining, as bodies, other nodes and servers beside a node see it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ impl Worker {
 
 #[jobs(target = "test.Worker")]
 impl Worker {
-    /// Tells when its node drains, and goes on.
+    /// Notes when its node drains, and goes on.
     #[job]
     async fn watch(&self, ctx: &JobContext) -> Result<bool, JobFailure> {
         let before = ctx.is_draining();
@@ -50,7 +50,7 @@ impl Worker {
         Ok(!before && first)
     }
 
-    /// Leaves the rest to another node.
+    /// Snoozes when its node drains, which leaves the rest to another node.
     #[job]
     async fn pass_on(&self, ctx: &JobContext) -> Result<String, JobFailure> {
         self.entered.notify_one();
@@ -85,12 +85,12 @@ async fn a_body_is_told_at_once_that_its_node_drains(fx: Fixture) {
 async fn a_node_that_drains_says_so_with_a_beat(fx: Fixture) {
     let node = fx.node(|builder| builder.register(Worker::new()).configure(patient)).await;
     let draining = async || {
-        let nodes = node.store().nodes().await.expect("read");
+        let nodes = node.client().store().nodes().await.expect("read");
         nodes.iter().map(|node| node.draining).collect::<Vec<_>>()
     };
     assert_eq!(draining().await, [false]);
-    // The first beat tells its slots; the next one would come in an hour.
-    while node.store().nodes().await.expect("read")[0].slots == 0 {
+    // The first beat reports the slots; the next one would come in an hour.
+    while node.client().store().nodes().await.expect("read")[0].slots == 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     node.drain();
@@ -130,7 +130,7 @@ async fn the_rest_of_a_job_is_taken_by_another_while_its_node_drains(fx: Fixture
     let job = drains.enqueue(Worker::job().pass_on()).submit().await.expect("stored");
     worker.entered.notified().await;
     let takes = node().await;
-    // Not stopped: that wakes the others at its end.
+    // Not `stop()`, which wakes the other nodes at its end.
     drains.drain();
     worker.entered.notified().await;
     worker.ends.add_permits(1);
@@ -139,7 +139,7 @@ async fn the_rest_of_a_job_is_taken_by_another_while_its_node_drains(fx: Fixture
     takes.stop().await;
 }
 
-/// Never returns.
+/// A hook that never returns.
 struct Endless;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Events: what each tells, when, and to whom.
+//! Events: their content, their time and their listeners.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -57,7 +57,7 @@ impl Eventful {
 /// An event and what the store said about its job at that moment.
 type Seen = (JobEvent, JobStatus, u32);
 
-/// Looks into the store while it is told something.
+/// A listener that reads the store on every event.
 #[derive(Clone)]
 struct Witness {
     store: Arc<dyn JobStore>,
@@ -99,12 +99,12 @@ async fn every_kind_of_event_reaches_a_listener_with_what_it_tells(fx: Fixture) 
     good.result().await.expect("it succeeds");
     let running = node.enqueue(Eventful::job().wait()).submit().await.expect("stored");
     eventful.entered.notified().await;
-    assert!(node.cancel(running.id(), "not needed").await.expect("answered"));
+    assert!(node.client().cancel(running.id(), "not needed").await.expect("answered"));
     running.result().await.expect_err("it is canceled");
     let waiting = node.enqueue(Eventful::job().succeed()).delay(LATER).submit().await.expect("stored");
-    assert!(node.pause(waiting.id()).await.expect("answered"));
-    assert!(node.resume(waiting.id()).await.expect("answered"));
-    assert!(node.cancel(waiting.id(), "not needed").await.expect("answered"));
+    assert!(node.client().pause(waiting.id()).await.expect("answered"));
+    assert!(node.client().resume(waiting.id()).await.expect("answered"));
+    assert!(node.client().cancel(waiting.id(), "not needed").await.expect("answered"));
     node.stop().await;
 
     let header = witness.of(job.id())[0].0.header.clone();
@@ -123,7 +123,7 @@ async fn every_kind_of_event_reaches_a_listener_with_what_it_tells(fx: Fixture) 
 
     let told = |job: JobId| -> Vec<JobEventKind> {
         let kinds = witness.of(job).into_iter().map(|(event, ..)| event.kind);
-        // The next attempt may start before the end of the last one is told.
+        // The next attempt may start before the event about the end of the last one is delivered.
         kinds.filter(|kind| *kind != JobEventKind::Started).collect()
     };
     let text = "Down: password=[REDACTED] was refused";
@@ -180,7 +180,7 @@ impl JobEventListener for Panics {
     }
 }
 
-/// Never returns while somebody holds the other end.
+/// A listener that does not return while the other end of its channel is held.
 struct Blocks(Mutex<std::sync::mpsc::Receiver<()>>);
 
 impl JobEventListener for Blocks {
@@ -206,7 +206,7 @@ async fn listeners_that_panic_or_block_harm_nobody(fx: Fixture) {
     drop(unblock);
 }
 
-/// Counts what completes.
+/// A listener that counts completed jobs.
 #[derive(Default)]
 struct Completed(AtomicU32);
 

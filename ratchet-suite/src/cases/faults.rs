@@ -1,4 +1,4 @@
-//! A store that does what it is asked for and does not always say so.
+//! A store that does its work and does not always reply.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -20,7 +20,7 @@ crate::cases! {
     a_node_whose_claims_fail_is_degraded;
 }
 
-/// Loses every third reply about claims and outcomes, and refuses claims while it is told to.
+/// A store that loses every third reply to claims and commits, and refuses claims while it is told to.
 struct Forgetful {
     inner: Arc<dyn JobStore>,
     calls: AtomicU32,
@@ -83,7 +83,7 @@ struct Counter(Arc<AtomicU32>);
 
 #[jobs(target = "test.Counted")]
 impl Counter {
-    /// Fails at first, and is tried again at once.
+    /// Fails its first attempt, and is retried at once.
     #[job(max_retries = 1)]
     async fn count(&self, ctx: &JobContext) -> Result<(), JobFailure> {
         self.0.fetch_add(1, Ordering::SeqCst);
@@ -106,7 +106,7 @@ async fn lost_replies_lose_no_job_and_repeat_none(fx: Fixture) {
         })
     });
     let node = node.await;
-    let jobs = node.enqueue_many((0..100).map(|_| Counter::job().count())).await.expect("stored");
+    let jobs = node.client().enqueue_many((0..100).map(|_| Counter::job().count())).await.expect("stored");
     node.told_times(100, |kind| matches!(kind, JobEventKind::Completed { .. })).await;
     for job in jobs {
         let id = job.expect("stored").id();

@@ -1,4 +1,4 @@
-//! What stands between a claim and a body, in its order.
+//! The gates between a claim and its body, and their order.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +14,7 @@ crate::cases! {
     a_breaker_is_declared_by_a_target_or_a_method;
 }
 
-/// Notes in which order it is asked.
+/// A plug for every gate, which notes the order of calls.
 #[derive(Clone, Default)]
 struct Steps(Arc<Mutex<Vec<String>>>);
 
@@ -34,7 +34,7 @@ impl ResilienceStrategy for Steps {
     }
     fn enter(&self, service: &str) -> Gate {
         self.note(format!("into {service}"));
-        Gate::Open
+        Gate::Admit
     }
     fn report(&self, service: &str, failure: Option<&JobFailure>) {
         self.note(format!("out of {service}: {}", failure.map_or("well", JobFailure::class)));
@@ -88,33 +88,33 @@ async fn steps(fx: &Fixture) -> (Node, Steps) {
 async fn the_steps_of_an_attempt_come_in_their_order(fx: Fixture) {
     let (node, steps) = steps(&fx).await;
     let mut door = ResourceLimit::new(ResourceName::new("door").expect("a name"), 1);
-    node.store().configure_resource(&door).await.expect("stored");
-    // From a process of its own, so that only the node asks the policy.
+    node.client().store().configure_resource(&door).await.expect("stored");
+    // A client submits, so that only the node asks the policy.
     let client = fx.client().await;
     let walk = || client.enqueue(Steps::job().walk());
 
     steps.take();
     let job = walk().submit().await.expect("stored");
-    node.wake_up(JobPriority::Normal);
+    node.client().wake_up(JobPriority::Normal);
     job.ended().await.expect("it ends");
     assert_eq!(steps.take(), ["into bank", "policy", "bean", "body", "out of bank: well"]);
 
     let job = client.enqueue(Steps::job().stumble()).submit().await.expect("stored");
-    node.wake_up(JobPriority::Normal);
+    node.client().wake_up(JobPriority::Normal);
     job.ended().await.expect("it ends");
     assert_eq!(steps.take(), ["into bank", "policy", "bean", "out of bank: Stumbled"]);
 
     let past = Timestamp::from_millis(1_000);
     let job = walk().expires_at(past).submit().await.expect("stored");
-    node.wake_up(JobPriority::Normal);
+    node.client().wake_up(JobPriority::Normal);
     job.ended().await.expect("it ends");
     assert_eq!(steps.take(), [""; 0], "what is called off is called off first");
 
     door.max_concurrent = 0;
     door.retry_delay = Duration::from_secs(3_600);
-    node.store().configure_resource(&door).await.expect("stored");
+    node.client().store().configure_resource(&door).await.expect("stored");
     let job = walk().submit().await.expect("stored");
-    node.wake_up(JobPriority::Normal);
+    node.client().wake_up(JobPriority::Normal);
     node.until(job.id(), |job| job.fence.version() == 3).await;
     assert_eq!(steps.take(), ["into bank", "not into bank"], "the permit comes after the breaker");
     node.stop().await;

@@ -1,4 +1,4 @@
-//! Hooks and plug points that hang or block: they hold up neither a start nor a stop.
+//! Hooks and plug points that hang or block hold up neither a start nor a stop.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -21,7 +21,7 @@ crate::cases! {
     the_error_of_a_hook_is_logged_without_secrets_on_one_line;
 }
 
-/// Keeps threads until it is dropped.
+/// A gate that holds its callers' threads until it is dropped.
 #[derive(Clone, Default)]
 struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
@@ -53,7 +53,7 @@ async fn works(node: &Node) {
     assert_eq!(job.result().await.expect("it runs"), "hello");
 }
 
-/// Hangs after the start.
+/// A hook that hangs after the start.
 #[derive(Clone, Default)]
 struct Hangs(Arc<Notify>);
 
@@ -88,7 +88,7 @@ async fn a_start_that_nobody_waits_for_leaves_no_node(fx: Fixture) {
     }
 }
 
-/// Blocks its thread whenever it is called after the start was allowed.
+/// A hook that blocks its thread at every step after the start was allowed.
 #[derive(Clone, Default)]
 struct Blocks(Gate);
 
@@ -110,7 +110,7 @@ impl SchedulerLifecycleHook for Blocks {
 
 // shows: S63
 async fn a_hook_that_blocks_its_thread_holds_up_neither_start_nor_stop(fx: Fixture) {
-    // More of them than the runtime has threads.
+    // More hooks than the runtime has threads.
     let hook = Blocks::default();
     let blocked =
         |builder| (0..3).fold(echo(builder).configure(soon), |builder, _| builder.hook(hook.clone()));
@@ -118,11 +118,11 @@ async fn a_hook_that_blocks_its_thread_holds_up_neither_start_nor_stop(fx: Fixtu
     works(&node).await;
     node.stop().await;
     assert_eq!(node.readiness(), Readiness::Stopped);
-    assert!(node.store().nodes().await.expect("read").is_empty(), "it has left");
+    assert!(node.client().store().nodes().await.expect("read").is_empty(), "it has left");
     hook.0.open();
 }
 
-/// Blocks its thread before the start.
+/// A hook that blocks its thread before the start.
 #[derive(Clone, Default)]
 struct BlocksAtStart(Gate);
 
@@ -145,7 +145,7 @@ async fn a_hook_that_blocks_before_the_start_refuses_it_at_its_deadline(fx: Fixt
     hook.0.open();
 }
 
-/// Does not stop.
+/// A coordinator whose shutdown blocks.
 #[derive(Clone, Default)]
 struct Stubborn(Gate);
 
@@ -174,7 +174,7 @@ async fn a_coordinator_that_blocks_holds_up_no_stop(fx: Fixture) {
     stubborn.0.open();
 }
 
-/// Fails with more than it should say.
+/// A hook whose error contains a secret.
 struct Tells;
 
 #[async_trait]
@@ -185,7 +185,7 @@ impl SchedulerLifecycleHook for Tells {
 }
 
 async fn the_error_of_a_hook_is_logged_without_secrets_on_one_line(fx: Fixture) {
-    // Lines are kept by the node that they are about, which the span around the start names.
+    // Log lines are found by the node that they are about, which the span around the start names.
     let label = format!("hooked-{}", ratchet_api::JobId::generate());
     let span = tracing::error_span!("start", node = label);
     let start = fx.node(|builder| echo(builder).hook(Tells));

@@ -1,4 +1,4 @@
-//! Jobs that do everything wrong. Each ends as documented, the others finish, and nothing is lost.
+//! Jobs that misbehave in every way. Each ends as documented, the others finish, and nothing is lost.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -35,7 +35,7 @@ crate::cases! {
 const SLOTS: u32 = 4;
 const DOOR: &str = "door";
 
-/// Keeps threads until it is opened.
+/// A gate that holds its callers' threads until it is opened.
 #[derive(Clone, Default)]
 struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
@@ -51,7 +51,7 @@ impl Gate {
     }
 }
 
-/// Panics when it goes.
+/// A value that panics when it is dropped.
 struct Bomb;
 
 impl Drop for Bomb {
@@ -81,7 +81,7 @@ impl Hostile {
         Ok(text)
     }
 
-    /// Answers lists in lists, this deep.
+    /// Returns lists nested `depth` deep.
     #[job]
     async fn nest(&self, depth: usize) -> Result<Box<RawValue>, JobFailure> {
         Ok(RawValue::from_string(format!("{}{}", "[".repeat(depth), "]".repeat(depth)))?)
@@ -92,7 +92,7 @@ impl Hostile {
         Ok(text.len())
     }
 
-    /// Ends only if so many run at once.
+    /// Ends only once the whole barrier runs at the same time.
     #[job]
     async fn meet(&self) {
         self.together.wait().await;
@@ -138,7 +138,7 @@ async fn node(fx: &Fixture, hostile: &Hostile) -> Node {
 async fn open_door(node: &Node) {
     let mut limit = ResourceLimit::new(ResourceName::new(DOOR).expect("a name"), SLOTS);
     limit.retry_delay = Duration::from_millis(5);
-    node.store().configure_resource(&limit).await.expect("stored");
+    node.client().store().configure_resource(&limit).await.expect("stored");
 }
 
 async fn submit<R>(node: &Node, call: Call<R>) -> JobHandle<R> {
@@ -151,7 +151,7 @@ async fn failed<R>(job: &JobHandle<R>) -> String {
     job.last_error.expect("it has one")
 }
 
-/// As many jobs as there are slots and permits, none of which ends without the others.
+/// Checks that no slot or permit leaked: runs one job for each, none of which ends without the others.
 async fn every_slot_and_permit_is_free(node: &Node) {
     let mut jobs = Vec::new();
     for _ in 0..SLOTS {
@@ -163,7 +163,12 @@ async fn every_slot_and_permit_is_free(node: &Node) {
 }
 
 async fn all_jobs(node: &Node) -> Vec<Job> {
-    node.store().query_jobs(&JobFilter::default(), &PageRequest::first(1_000)).await.expect("read").jobs
+    node.client()
+        .store()
+        .query_jobs(&JobFilter::default(), &PageRequest::first(1_000))
+        .await
+        .expect("read")
+        .jobs
 }
 
 // shows: S84 S91 S98 S99 S106 S108
@@ -173,7 +178,7 @@ async fn hostile_jobs_end_as_documented_and_the_others_finish(fx: Fixture) {
     open_door(&node).await;
     let panics = submit(&node, Hostile::job().panic()).await;
     let sleeps = submit(&node, Hostile::job().sleep_for_ever()).await;
-    // Without a permit, which it would keep until its thread is free.
+    // It names no resource, since it would keep the permit until its thread is free.
     let blocks = node.enqueue(Hostile::job().block_for_ever()).submit().await.expect("stored");
     let unknown = submit(&node, Call::<()>::new("test.Nobody", "run")).await;
     let undecodable = submit(&node, Call::<()>::new("test.Hostile", "echo").arg(&[1, 2])).await;
@@ -237,7 +242,7 @@ async fn a_stop_waits_no_longer_for_a_body_that_never_yields(fx: Fixture) {
     hostile.gate.open();
 }
 
-/// A text with which the payload of `length` has so many bytes.
+/// Returns a text with which the payload of `length` has `payload_bytes` bytes.
 fn text_for(payload_bytes: usize) -> String {
     let empty = JsonText::of(&[""]).expect("JSON");
     let empty = JobPayload::new("test.Hostile", "length", &empty).expect("names");
@@ -299,7 +304,7 @@ fn nested(depth: usize) -> serde_json::Value {
 // shows: S86
 async fn a_result_at_the_limit_is_kept_and_one_above_it_is_not(fx: Fixture) {
     let node = node(&fx, &Hostile::default()).await;
-    // Its quotes count.
+    // The quotes of the JSON string count as well.
     let fits = "x".repeat(Limits::default().result_bytes - 2);
     let kept = node.enqueue(Hostile::job().echo(fits.clone())).submit().await.expect("stored");
     assert_eq!(kept.result().await.expect("it is there"), fits);
@@ -327,7 +332,7 @@ async fn a_result_at_the_limit_is_kept_and_one_above_it_is_not(fx: Fixture) {
     node.stop().await;
 }
 
-/// Knows the target that `test.Nobody` is.
+/// Registers a service for the target `test.Nobody`.
 fn knows(builder: SchedulerBuilder) -> SchedulerBuilder {
     let method = Method::function("test.Nobody", "run", |_, ()| async { Ok::<_, JobFailure>("at last") });
     builder.method(method.expect("the names are good"))
@@ -339,7 +344,7 @@ async fn a_job_with_an_unknown_target_waits_for_a_node_that_knows_it(fx: Fixture
     let parked = ignorant.until(job.id(), |job| job.parked_on.is_some()).await;
     assert_eq!((parked.status, parked.attempts, parked.crash_count), (JobStatus::Pending, 0, 0));
     assert_eq!(parked.parked_on, Some(ParkedOn::Method("test.Nobody.run".to_owned())));
-    // What comes later is not kept waiting by it, and it is not claimed again meanwhile.
+    // Later jobs are not held up by the unknown one, which is not claimed again.
     let other = ignorant.enqueue(Hostile::job().echo("x".into())).submit().await.expect("stored");
     other.result().await.expect("it runs");
     assert_eq!(job.job().await.expect("read").expect("there").fence, parked.fence);
@@ -372,7 +377,7 @@ async fn arguments_that_no_longer_decode_use_the_retries_up_and_stay_as_they_wer
     node.stop().await;
 }
 
-/// Cannot be asked.
+/// A retry policy that panics when it is asked.
 struct Moody;
 
 impl RetryPolicy for Moody {

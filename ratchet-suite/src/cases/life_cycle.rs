@@ -1,4 +1,4 @@
-//! The life of a job, whatever users and nodes do.
+//! The life cycle of a job under random sequences of user and node actions.
 
 use crate::{Fixture, model};
 

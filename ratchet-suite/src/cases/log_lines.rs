@@ -1,4 +1,4 @@
-//! What is logged about jobs that fail, are handed back or end as dead letters, and about breakers.
+//! Log lines about jobs that fail, are handed back or end as dead letters, and about breakers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Old jobs, dead letters, logs and nodes go at their time, and one node sees to each.
+//! Maintenance: old jobs, dead letters, logs and node rows are removed on time, each task by one node of the cluster.
 
 mod watched;
 
@@ -37,11 +37,11 @@ crate::cases! {
     of_many_nodes_one_does_a_task_at_the_start;
 }
 
-/// The shortest that is allowed.
+/// The shortest interval and retention that the options allow.
 const SECOND: Duration = Duration::from_secs(1);
 const EVERY_SECOND: &str = "* * * * * *";
 
-/// Looks until it is so.
+/// Polls until the expression is true.
 macro_rules! until {
     ($seen:expr) => {
         while !$seen {
@@ -50,7 +50,7 @@ macro_rules! until {
     };
 }
 
-/// Works, or does not.
+/// A service whose body succeeds or fails as its argument says.
 struct Worker;
 
 #[jobs(target = "test.Worker")]
@@ -62,7 +62,7 @@ impl Worker {
     }
 }
 
-/// Everything is due every second and old after a second, and switched off.
+/// Makes every task due each second, with a retention of one second, and switches it off.
 fn quick(options: &mut RatchetOptions) {
     let MaintenanceOptions { dlq_purge, archive, log_purge, archive_purge, node_purge, lock_ttl, .. } =
         &mut options.maintenance;
@@ -75,7 +75,7 @@ fn quick(options: &mut RatchetOptions) {
     }
 }
 
-/// A node that does what is switched on every second.
+/// Starts a node on which the tasks that `switch` enables run every second.
 async fn node(fx: &Fixture, switch: impl FnOnce(&mut MaintenanceOptions)) -> Node {
     node_on(fx, fx.store().await, switch).await
 }
@@ -87,7 +87,7 @@ async fn node_on(
 ) -> Node {
     let set_up = |options: &mut RatchetOptions| {
         quick(options);
-        // So long a stop waits for the part that a task is at, however busy the machine is.
+        // A stop waits this long for the part that a task is at, however busy the machine is.
         options.timeout.cancel_grace = SECOND * 30;
         switch(&mut options.maintenance);
     };
@@ -98,19 +98,19 @@ fn archive(options: &mut MaintenanceOptions) {
     options.archive.enabled = true;
 }
 
-/// Runs a job to its end.
+/// Runs a job to its end; returns its id.
 async fn ended(node: &Node, fails: bool) -> JobId {
     let job = node.enqueue(Worker::job().work(fails)).submit().await.expect("stored");
     job.ended().await.expect("it ends");
     job.id()
 }
 
-/// Jobs that have succeeded and are old enough, and were on a node that archives nothing.
+/// Stores `count` succeeded jobs older than the retention, by a node that archives nothing.
 async fn jobs(fx: &Fixture, count: usize) -> Vec<JobId> {
     let node = node(fx, |_| {}).await;
     let ids = join_all((0..count).map(|_| ended(&node, false))).await;
-    let end = node.store().database_time().await.expect("read");
-    until!(node.store().database_time().await.expect("read").since(end) > SECOND);
+    let end = node.client().store().database_time().await.expect("read");
+    until!(node.client().store().database_time().await.expect("read").since(end) > SECOND);
     node.stop().await;
     ids
 }
@@ -129,19 +129,19 @@ async fn ended_jobs_of_every_kind_are_archived_and_others_stay(fx: Fixture) {
     let node = node(&fx, archive).await;
     let later = || node.enqueue(Worker::job().work(false)).delay(Duration::from_secs(600)).submit();
     let (waits, unwanted) = (later().await.expect("stored"), later().await.expect("stored"));
-    assert!(node.cancel(unwanted.id(), "not wanted").await.expect("answered"));
+    assert!(node.client().cancel(unwanted.id(), "not wanted").await.expect("answered"));
     let (good, bad) = (ended(&node, false).await, ended(&node, true).await);
-    until!(archived(node.store()).await.len() == 3);
+    until!(archived(node.client().store()).await.len() == 3);
     let expected = BTreeSet::from([
         (good, JobStatus::Succeeded),
         (bad, JobStatus::Failed),
         (unwanted.id(), JobStatus::Canceled),
     ]);
-    assert_eq!(BTreeSet::from_iter(archived(node.store()).await), expected);
+    assert_eq!(BTreeSet::from_iter(archived(node.client().store()).await), expected);
     for (job, _) in expected {
-        assert!(!is_there(node.store(), job).await, "never both");
+        assert!(!is_there(node.client().store(), job).await, "never both");
     }
-    assert!(is_there(node.store(), waits.id()).await);
+    assert!(is_there(node.client().store(), waits.id()).await);
     node.stop().await;
 }
 
@@ -149,9 +149,9 @@ async fn ended_jobs_of_every_kind_are_archived_and_others_stay(fx: Fixture) {
 async fn old_dead_letters_are_deleted(fx: Fixture) {
     let node = node(&fx, |options| options.dlq_purge.enabled = true).await;
     let (good, bad) = (ended(&node, false).await, ended(&node, true).await);
-    until!(!is_there(node.store(), bad).await);
-    assert!(is_there(node.store(), good).await);
-    assert_eq!(archived(node.store()).await, []);
+    until!(!is_there(node.client().store(), bad).await);
+    assert!(is_there(node.client().store(), good).await);
+    assert_eq!(archived(node.client().store()).await, []);
     node.stop().await;
 }
 
@@ -159,8 +159,8 @@ async fn old_dead_letters_are_deleted(fx: Fixture) {
 async fn old_log_lines_are_deleted_and_their_job_stays(fx: Fixture) {
     let node = node(&fx, |options| options.log_purge.enabled = true).await;
     let job = ended(&node, false).await;
-    until!(node.store().logs(job, None, 10).await.expect("read").is_empty());
-    assert!(is_there(node.store(), job).await);
+    until!(node.client().store().logs(job, None, 10).await.expect("read").is_empty());
+    assert!(is_there(node.client().store(), job).await);
     node.stop().await;
 }
 
@@ -187,7 +187,7 @@ async fn rows_of_dead_nodes_are_deleted_and_those_of_live_ones_stay(fx: Fixture)
     node.stop().await;
 }
 
-/// When a node did a task, by what it says.
+/// Returns the due times for which a node did a task, as its log says.
 fn times(node: &Node, task: Task) -> Vec<String> {
     let lines = lines::of_node(&node.owner()).into_iter();
     let done = lines.filter(|line| line.message() == "maintenance is done");
@@ -214,7 +214,7 @@ async fn the_task_of_a_node_that_died_is_done_by_another_once_its_lock_ends(fx: 
     let dead = node_on(&fx, watched(fx.store().await, &watch), archive).await;
     seen(&watch.begun, 1).await;
     let alive = node(&fx, archive).await;
-    until!(archived(alive.store()).await.len() == jobs.len());
+    until!(archived(alive.client().store()).await.len() == jobs.len());
     assert_eq!(*watch.ended.borrow(), 0);
     alive.stop().await;
     drop(dead);
@@ -227,12 +227,12 @@ async fn a_lock_is_kept_as_long_as_a_part_takes(fx: Fixture) {
     let a = node_on(&fx, watched(fx.store().await, &slow), archive).await;
     seen(&slow.begun, 1).await;
     let b = node_on(&fx, watched(fx.store().await, &idle), archive).await;
-    // It would have ended twice.
+    // Without renewal the lock would have ended twice by now.
     seen(&slow.renewed, 7).await;
     assert_eq!((*slow.begun.borrow(), *idle.begun.borrow()), (1, 0), "nobody else begins");
     slow.open.send_replace(true);
     seen(&slow.ended, 1).await;
-    assert_eq!(archived(b.store()).await.len(), 1);
+    assert_eq!(archived(b.client().store()).await.len(), 1);
     a.stop().await;
     b.stop().await;
 }
@@ -252,7 +252,7 @@ async fn a_node_whose_lock_is_lost_gives_its_task_up(fx: Fixture) {
     assert_eq!(times(&node, Task::Archive), [""; 0]);
     watch.renewal.send_replace(Renewal::Granted);
     watch.open.send_replace(true);
-    until!(archived(node.store()).await.len() == 1);
+    until!(archived(node.client().store()).await.len() == 1);
     node.stop().await;
 }
 
@@ -279,14 +279,14 @@ async fn a_node_that_drains_stops_after_the_part_it_is_at_and_frees_the_lock(fx:
 // shows: S180
 async fn a_task_is_done_part_by_part_until_nothing_is_left(fx: Fixture) {
     jobs(&fx, 5).await;
-    // No lock is to end however busy the machine is.
+    // The lock is long, so that it does not end on a busy machine.
     let patient = |options: &mut MaintenanceOptions| {
         options.archive.batch_size = 2;
         options.lock_ttl = SECOND * 60;
     };
     let node = node(&fx, patient).await;
     let mut asked = Vec::new();
-    let maintenance = node.maintenance();
+    let maintenance = node.client().maintenance();
     let done = maintenance.run(Task::Archive, |rows| {
         asked.push(rows);
         true
@@ -307,8 +307,8 @@ async fn a_task_goes_on_after_a_failure_at_any_part(fx: Fixture) {
         options.archive.batch_size = 2;
     };
     let node = node_on(&fx, watched(fx.store().await, &watch), two_by_two).await;
-    until!(archived(node.store()).await.len() == JOBS);
-    let moved: BTreeSet<_> = archived(node.store()).await.into_iter().map(|(id, _)| id).collect();
+    until!(archived(node.client().store()).await.len() == JOBS);
+    let moved: BTreeSet<_> = archived(node.client().store()).await.into_iter().map(|(id, _)| id).collect();
     assert_eq!(moved, BTreeSet::from_iter(ids), "each once");
     let failed = lines::of_node(&node.owner()).into_iter();
     let failed = failed.filter(|line| line.message() == "maintenance failed; it is tried again later");
@@ -347,7 +347,7 @@ async fn a_node_with_a_cron_expression_that_makes_no_sense_does_not_start(fx: Fi
     assert!(error.to_string().starts_with("maintenance.archive.cron is \"0 0 25 * * *\""), "{error}");
 }
 
-/// Which of them get a task when all ask at once.
+/// Lets all nodes ask for a task at once; returns the indexes of those that got it.
 async fn winners(nodes: &[StoreStartupCoordinator], action: &str) -> Vec<usize> {
     let lease = Duration::from_secs(600);
     let answers = join_all(nodes.iter().map(|node| node.try_acquire(action, lease))).await;

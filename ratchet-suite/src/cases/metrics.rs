@@ -1,4 +1,4 @@
-//! Numbers: every callback of a sink, with its labels, after the commit.
+//! Metrics: every callback of a sink, with its labels, after the commit.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -30,7 +30,7 @@ crate::cases! {
 
 const LATER: Duration = Duration::from_secs(3_600);
 
-/// Keeps what it is told, in words.
+/// A sink that records each call as a line of text.
 #[derive(Clone, Default)]
 struct Sink(Arc<Mutex<Vec<String>>>);
 
@@ -43,7 +43,7 @@ impl Sink {
         self.0.lock().expect("nobody panics").clone()
     }
 
-    /// Those that begin so.
+    /// Returns the lines with this prefix.
     fn of(&self, beginning: &str) -> Vec<String> {
         self.all().into_iter().filter(|told| told.starts_with(beginning)).collect()
     }
@@ -58,7 +58,7 @@ impl Sink {
     }
 }
 
-/// `queue target.method` of a job.
+/// Formats a job as `queue target.method`.
 fn named(job: &JobLabels<'_>) -> String {
     let target = job.target.map_or("?", |target| target.as_str());
     format!("{} {target}.{}", job.queue, job.method.map_or("?", |method| method.as_str()))
@@ -164,12 +164,12 @@ impl Worker {
     async fn limited(&self) {}
 }
 
-/// Lets nobody in.
+/// A resilience strategy that rejects every call.
 struct Closed;
 
 impl ResilienceStrategy for Closed {
     fn enter(&self, _: &str) -> Gate {
-        Gate::Closed { retry_in: LATER }
+        Gate::Reject { retry_in: LATER }
     }
     fn report(&self, _: &str, _: Option<&JobFailure>) {}
     fn abandon(&self, _: &str) {}
@@ -197,7 +197,7 @@ async fn every_end_of_a_body_is_told_with_its_labels_after_the_commit(fx: Fixtur
     assert_eq!(told("fail"), [r#"ended default test.Worker.fail 1 Dead Some("Down")"#]);
     let retried = told("fail_once");
     assert_eq!(retried.len(), 2, "{retried:?}");
-    // The next attempt may run before the end of the first is told.
+    // The next attempt may start before the metric of the first end is recorded.
     assert!(retried.iter().any(|told| told.contains(r#" 1 Retried Some("Down")"#)), "{retried:?}");
     assert!(retried.contains(&"ended default test.Worker.fail_once 2 Succeeded None".to_owned()));
     let started = sink.of("started default test.Worker.fail_once");
@@ -210,7 +210,7 @@ async fn every_end_of_a_body_is_told_with_its_labels_after_the_commit(fx: Fixtur
     snoozed.result().await.expect("it succeeds in the end");
     let running = node.enqueue(Worker::job().wait()).submit().await.expect("stored");
     worker.entered.notified().await;
-    assert!(node.cancel(running.id(), "not needed").await.expect("answered"));
+    assert!(node.client().cancel(running.id(), "not needed").await.expect("answered"));
     running.result().await.expect_err("it is canceled");
     node.stop().await;
     assert!(told("snooze_once").iter().any(|told| told.contains(" 1 Snoozed None")));
@@ -229,8 +229,8 @@ async fn every_reason_for_which_a_job_does_not_start_is_told(fx: Fixture) {
     policy.withdraw();
     let mut door = ResourceLimit::new(ResourceName::new("door").expect("a name"), 0);
     door.retry_delay = LATER;
-    node.store().configure_resource(&door).await.expect("stored");
-    // A process of its own submits what this node refuses to.
+    node.client().store().configure_resource(&door).await.expect("stored");
+    // A client submits, since this node would refuse the target.
     let client = fx.client().await;
     for call in [
         Worker::job().guarded(),
@@ -242,7 +242,7 @@ async fn every_reason_for_which_a_job_does_not_start_is_told(fx: Fixture) {
     }
     let past = Timestamp::from_millis(1_000);
     client.enqueue(Worker::job().succeed()).expires_at(past).submit().await.expect("stored");
-    node.wake_up(JobPriority::Normal);
+    node.client().wake_up(JobPriority::Normal);
     for told in [
         "rejected default test.Worker.guarded BreakerOpen",
         "rejected default test.Worker.limited ResourceFull",
@@ -267,14 +267,15 @@ async fn submissions_are_told_by_what_became_of_them(fx: Fixture) {
     job().business_key("alone").submit().await.expect("stored");
     job().business_key("alone").submit().await.expect_err("the key is taken");
     node.enqueue(Call::<()>::new("evil.Target", "run")).submit().await.expect_err("denied");
-    let many = node.enqueue_many([Worker::job().succeed(), Worker::job().succeed()]).await.expect("stored");
+    let many =
+        node.client().enqueue_many([Worker::job().succeed(), Worker::job().succeed()]).await.expect("stored");
     assert_eq!(many.len(), 2);
     let parent = node.enqueue(Worker::job().parent()).submit().await.expect("stored");
     parent.result().await.expect("it runs");
     sink.until("ended default test.Worker.child").await;
     node.stop().await;
     let mut told = sink.of("submitted");
-    // The parent may have stored its child before its own submission came back.
+    // The parent's body may have submitted its child before the call that submitted the parent returned.
     told[7..].sort();
     assert_eq!(
         told,
@@ -307,17 +308,17 @@ async fn claims_calls_beats_slots_and_wakeups_are_told(fx: Fixture) {
     sink.until("beat true").await;
     sink.until("slots default 1 7").await;
     sink.until("wakeup Sent").await;
-    assert!(node.cancel(job.id(), "not needed").await.expect("answered"));
+    assert!(node.client().cancel(job.id(), "not needed").await.expect("answered"));
     job.result().await.expect_err("it is canceled");
     sink.until("slots default 0 7").await;
     for call in ["insert", "claim", "load", "beat", "find", "cancel", "join"] {
         sink.until(&format!("call {call} false")).await;
     }
-    // By itself or with a claim.
+    // The commit goes out by itself or with a claim.
     sink.until("call commit").await;
     assert_eq!(sink.of("claimed").len(), 1, "a claim of nothing is none");
     if fx.store().await.coordinator().is_some() {
-        // Told again until it is heard: the first notice may come before the listener is connected.
+        // Repeated until it is heard: the first notice may be sent before the listener is connected.
         let client = fx.client().await;
         while sink.of("wakeup Received").is_empty() {
             client.wake_up(JobPriority::Normal);
@@ -357,7 +358,7 @@ async fn a_lost_lease_failed_calls_and_jobs_that_are_taken_over_are_told(fx: Fix
     stuck.entered.notified().await;
     let alive =
         fx.node(|builder| builder.register(stuck.clone()).configure(short).metrics(heir.clone())).await;
-    // The connection of the heart stands, so that a beat is what fails on it.
+    // The heartbeat's connection is already open, so the beat itself is the call that fails.
     lost.until("call beat false").await;
     line.cut(true);
     lost.until("lease lost").await;
@@ -370,7 +371,7 @@ async fn a_lost_lease_failed_calls_and_jobs_that_are_taken_over_are_told(fx: Fix
     alive.stop_now().await;
 }
 
-/// Panics whatever it is told.
+/// A sink that panics on every call.
 struct Broken;
 
 impl MetricsSink for Broken {

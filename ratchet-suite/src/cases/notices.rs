@@ -41,7 +41,7 @@ impl Worker {
     }
 }
 
-/// A line on which a notice takes until it is let through.
+/// A coordinator whose notices take until they are let through.
 #[derive(Clone)]
 struct Slow {
     told: watch::Sender<Vec<Option<JobPriority>>>,
@@ -59,7 +59,7 @@ impl Slow {
         Ok(())
     }
 
-    /// Waits until so many notices have gone out.
+    /// Waits until `notices` notices have gone out; returns them.
     async fn told(&self, notices: usize) -> Vec<Option<JobPriority>> {
         let mut told = self.told.subscribe();
         told.wait_for(|told| told.len() >= notices).await.expect("it is ours").clone()
@@ -107,7 +107,7 @@ async fn while_a_notice_is_in_flight_what_comes_forms_the_next(fx: Fixture) {
     node.stop().await;
 }
 
-/// A line that fails as often as it is told to.
+/// A coordinator that fails as often as it is told to.
 #[derive(Clone)]
 struct Failing {
     left: Arc<AtomicUsize>,
@@ -153,13 +153,13 @@ async fn a_notice_that_fails_holds_up_no_other(fx: Fixture) {
     node.stop().await;
 }
 
-/// A node that would learn of a cancel after ten minutes.
+/// Starts a node that would learn of a cancel from a beat after ten minutes.
 async fn far(fx: &Fixture, worker: &Worker, bus: &Bus) -> Node {
     let (worker, bus) = (worker.clone(), bus.clone());
     fx.node(|builder| builder.register(worker).cluster(bus).configure(patient)).await
 }
 
-/// One that steers and serves a queue that nobody uses.
+/// Starts a node that submits and cancels, and serves a queue that nobody uses.
 async fn near(fx: &Fixture, bus: &Bus) -> Node {
     let bus = bus.clone();
     let alone = |options: &mut ratchet_api::options::RatchetOptions| {
@@ -177,8 +177,8 @@ async fn a_cancel_reaches_a_body_on_another_node_before_its_beat(fx: Fixture) {
     for _ in 0..3 {
         let job = near.enqueue(Worker::job().wait()).submit().await.expect("stored");
         worker.entered.notified().await;
-        assert!(near.cancel(job.id(), "not wanted").await.expect("answered"));
-        // A body that ends frees its owner.
+        assert!(near.client().cancel(job.id(), "not wanted").await.expect("answered"));
+        // The owner of a canceled job is cleared when its body ends.
         let ended = near.until(job.id(), |job| job.picked_by.is_none()).await;
         assert_eq!(ended.status, JobStatus::Canceled);
     }
@@ -196,7 +196,7 @@ async fn many_cancels_on_another_node_reach_their_bodies(fx: Fixture) {
         jobs.push(near.enqueue(Worker::job().wait()).submit().await.expect("stored"));
         worker.entered.notified().await;
     }
-    let told = near.cancel_all(JobFilter::default(), "enough").run().await.expect("done");
+    let told = near.client().cancel_all(JobFilter::default(), "enough").run().await.expect("done");
     assert_eq!(told.told_to_stop, JOBS as u64);
     for job in jobs {
         near.until(job.id(), |job| job.picked_by.is_none()).await;
@@ -212,7 +212,7 @@ async fn a_cancel_on_the_same_node_tells_no_other(fx: Fixture) {
     let node = fx.node(|builder| builder.register(works).cluster(line).configure(patient)).await;
     let job = node.enqueue(Worker::job().wait()).submit().await.expect("stored");
     worker.entered.notified().await;
-    assert!(node.cancel(job.id(), "not wanted").await.expect("answered"));
+    assert!(node.client().cancel(job.id(), "not wanted").await.expect("answered"));
     node.until(job.id(), |job| job.picked_by.is_none()).await;
     // Notices go out in order.
     node.enqueue(Worker::job().pass()).priority(JobPriority::Low).submit().await.expect("stored");
@@ -221,7 +221,7 @@ async fn a_cancel_on_the_same_node_tells_no_other(fx: Fixture) {
     node.stop().await;
 }
 
-/// Counts beats.
+/// A sink that counts beats.
 #[derive(Clone, Default)]
 struct Beats(watch::Sender<usize>);
 
@@ -241,7 +241,7 @@ async fn a_node_that_runs_nothing_does_not_beat_for_a_cancel(fx: Fixture) {
     let client = near(&fx, &bus).await;
     let job = client.enqueue(Worker::job().wait()).submit().await.expect("stored");
     worker.entered.notified().await;
-    client.cancel(job.id(), "not wanted").await.expect("answered");
+    client.client().cancel(job.id(), "not wanted").await.expect("answered");
     client.until(job.id(), |job| job.picked_by.is_none()).await;
     assert_eq!(*beats.0.borrow(), 2, "one for the job that runs");
     client.stop().await;

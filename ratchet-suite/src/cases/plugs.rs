@@ -1,4 +1,4 @@
-//! Plug points and options that are consulted: what stands there decides.
+//! Plug points and options: each is asked, and its answer counts.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -35,7 +35,7 @@ crate::cases! {
     a_startup_coordinator_of_ones_own_says_which_node_does_a_task;
 }
 
-/// Writes calls in a form of its own, and refuses arguments that say so.
+/// A resolver that stores calls in a format of its own, and refuses arguments that contain a marker.
 struct Versioned;
 
 impl JobInvocationResolver for Versioned {
@@ -81,7 +81,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Stays until it is told to go.
+    /// Runs until it is told to go.
     #[job]
     async fn stay(&self, ctx: &JobContext, number: u32) {
         self.heard.lock().expect("nobody panics").push(number.to_string());
@@ -96,7 +96,7 @@ async fn a_resolver_of_ones_own_makes_what_is_stored_of_every_call_and_reads_it(
     let node = fx.node(|builder| builder.register(writer.clone()).invocation_resolver(Versioned)).await;
     let write = |text: &str| Writer::job().write(text.to_owned());
     let first = node.enqueue(write("first")).on_success(&write("callback")).submit().await.expect("stored");
-    let many = node.enqueue_many([write("one of many")]).await.expect("stored");
+    let many = node.client().enqueue_many([write("one of many")]).await.expect("stored");
     assert!(many.iter().all(Result::is_ok));
     let job = first.job().await.expect("read").expect("there");
     assert_eq!(job.spec.payload.text().as_str(), r#"{"v":2,"call":["first"]}"#);
@@ -135,7 +135,7 @@ async fn whoever_submits_is_stored_with_the_job(fx: Fixture) {
     assert_eq!(nobody.job().await.expect("read").expect("there").spec.caller_principal, None);
 }
 
-/// Submits jobs of all ages, none of which may run yet: each says its priority and for how many minutes it is due.
+/// Submits jobs of all ages, each named by its priority and the minutes since it was due; none of them may run yet.
 async fn jobs_of_all_ages(fx: &Fixture) {
     let (client, now) = (fx.client().await, fx.store().await.database_time().await.expect("read"));
     let due = |minutes: i64| Timestamp::from_millis(now.as_millis() - minutes * 60_000);
@@ -155,7 +155,7 @@ fn one_at_a_time(builder: SchedulerBuilder, writer: &Writer) -> SchedulerBuilder
     builder.register(writer.clone()).configure(|options| options.execution.queue("default").slots = 1)
 }
 
-/// What runs first, second and so on, one job after the other.
+/// Runs the jobs one after the other; returns them in that order.
 async fn order(fx: &Fixture, set_up: impl FnOnce(&mut RatchetOptions)) -> Vec<String> {
     jobs_of_all_ages(fx).await;
     let writer = Writer::default();
@@ -170,7 +170,7 @@ async fn order(fx: &Fixture, set_up: impl FnOnce(&mut RatchetOptions)) -> Vec<St
 // shows: S39 S40 S41 S42 S43
 async fn jobs_run_in_the_order_of_their_priority_and_age(fx: Fixture) {
     let order = order(&fx, |_| {}).await;
-    // In 76 minutes the lowest priority gained five levels.
+    // In 76 minutes the lowest priority gains five levels.
     assert_eq!(order, ["Lowest 76", "Critical 1", "High 1", "Normal 2", "Normal 1"]);
 }
 
@@ -198,7 +198,7 @@ async fn a_node_claims_in_the_order_that_its_options_say(fx: Fixture) {
     }
 }
 
-/// Keeps how many jobs each claim gave.
+/// A metrics sink that records the number of jobs of each claim.
 #[derive(Clone, Default)]
 struct Claims(Arc<Mutex<Vec<usize>>>);
 
@@ -218,7 +218,7 @@ async fn one_claim_takes_no_more_than_the_batch_size(fx: Fixture) {
         builder.configure(|options| options.polling.batch_size = 2)
     });
     let node = node.await;
-    // None of them ends before all have begun: nothing is claimed because others went fast.
+    // None of them ends before all have begun, so that nothing is claimed ahead because others went fast.
     while writer.heard.lock().expect("nobody panics").len() < 5 {
         writer.more.notified().await;
     }
@@ -260,16 +260,16 @@ async fn a_dead_letter_is_recorded_once_in_the_alert_window(fx: Fixture) {
         let node = fx.node(|builder| builder.register(Failing).configure(configure)).await;
         let job = node.enqueue(Failing::job().fail()).submit().await.expect("stored");
         job.ended().await.expect("it fails");
-        assert!(node.retry(job.id()).await.expect("answered"));
+        assert!(node.client().retry(job.id()).await.expect("answered"));
         job.ended().await.expect("it fails again");
-        // An alert follows the outcome, and a stop waits for both.
+        // An alert is stored after the outcome, and a stop waits for both.
         node.stop().await;
         let alerts = fx.store().await.alerts(job.id()).await.expect("read");
         assert_eq!(alerts.len(), records, "{window:?}");
     }
 }
 
-/// Counts what it runs.
+/// An executor that counts the attempts that it spawns.
 #[derive(Clone)]
 struct Counting(Arc<AtomicUsize>, tokio::runtime::Handle);
 
@@ -296,7 +296,7 @@ async fn an_executor_of_ones_own_runs_every_attempt_of_its_queue(fx: Fixture) {
     assert_eq!(executor.0.load(Ordering::SeqCst), 3);
 }
 
-/// Lets nothing be tried more than twice, and at once.
+/// A retry policy that allows two attempts without a delay.
 struct Twice;
 
 impl RetryPolicy for Twice {
@@ -334,7 +334,7 @@ async fn a_sanitizer_of_ones_own_writes_what_is_stored(fx: Fixture) {
     node.stop().await;
 }
 
-/// Notes what it is asked, and answers the same each time.
+/// A startup coordinator that records each request, and always gives the same answer.
 #[derive(Clone)]
 struct Rota {
     lets: bool,
@@ -361,7 +361,7 @@ impl StartupCoordinator for Rota {
     }
 }
 
-/// A store that cannot look for jobs which no claim finds.
+/// A store that fails every search for jobs that no claim finds.
 struct Shortsighted {
     inner: Arc<dyn JobStore>,
     looks: Arc<AtomicUsize>,

@@ -1,4 +1,4 @@
-//! Named queues: slots, headroom, rate limits, and what the poller is told of them.
+//! Named queues: slots, headroom, rate limits, and the load that the polling strategy is told.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -26,11 +26,11 @@ crate::cases! {
     jobs_that_were_claimed_together_start_in_claim_order;
 }
 
-/// Does as it is told, and knows how many of it run.
+/// A service whose methods behave as their names say, and count their running bodies.
 #[derive(Clone)]
 struct Worker {
     entered: Arc<Notify>,
-    /// A permit for each that may go on.
+    /// A permit for each waiting body that may go on.
     go: Arc<Semaphore>,
     together: Arc<Barrier>,
     now: Arc<AtomicU32>,
@@ -79,7 +79,7 @@ impl Worker {
     }
 }
 
-/// Nothing is found by looking now and then, so that only what the case is about leads to a look.
+/// Makes polls and beats too rare to find a job, so that only the subject of the case leads to a poll.
 pub(super) fn patient(options: &mut RatchetOptions) {
     let long = Duration::from_secs(600);
     options.polling.burst_delay = long;
@@ -95,7 +95,7 @@ async fn node(fx: &Fixture, worker: &Worker, queues: impl FnOnce(&mut RatchetOpt
     fx.node(|builder| builder.register(worker.clone()).configure(patient).configure(queues)).await
 }
 
-/// Submits so many to a queue.
+/// Submits `count` jobs to a queue.
 async fn submit(queue: &str, count: usize, job: impl Fn() -> Enqueue<()>) -> Vec<JobHandle<()>> {
     let mut jobs = Vec::new();
     for _ in 0..count {
@@ -114,7 +114,7 @@ async fn all_end(jobs: &[JobHandle<()>]) {
 async fn the_jobs_of_a_queue_run_at_once_in_their_slots(fx: Fixture) {
     let worker = Worker::default();
     let node = node(&fx, &worker, |options| options.execution.queue("big").slots = 3).await;
-    // Each goes on only when all three are inside.
+    // Each body goes on only when all three run.
     all_end(&submit("big", 3, || node.enqueue(Worker::job().meet())).await).await;
     node.stop().await;
 }
@@ -154,7 +154,7 @@ async fn queues_take_turns_when_a_claim_cannot_serve_them_all(fx: Fixture) {
     node.stop().await;
 }
 
-/// Notes what it is told, and never waits long.
+/// A polling strategy that records the load and always answers a short delay.
 #[derive(Clone, Default)]
 struct Noting {
     loads: Arc<Mutex<Vec<f64>>>,
@@ -258,7 +258,7 @@ async fn a_job_that_waits_for_its_slot_goes_back_when_the_node_stops(fx: Fixture
 async fn jobs_that_were_claimed_ahead_do_not_wait_behind_a_slow_one(fx: Fixture) {
     let (slow, other, client) = (Worker::default(), Worker::default(), fx.client().await);
     let quick = |count: usize| (0..count).map(|_| Worker::job().work());
-    // So many that the node learns how fast they go, and claims those behind the slow one ahead of it.
+    // So many that the node measures a high turnover, and claims the jobs behind the slow one ahead of it.
     let before = client.enqueue_many(quick(2_000)).await.expect("stored");
     let last = client.enqueue(Worker::job().wait()).submit().await.expect("stored");
     let behind = client.enqueue_many(quick(100)).await.expect("stored");
@@ -285,7 +285,7 @@ async fn jobs_that_were_claimed_together_start_in_claim_order(fx: Fixture) {
         options.polling.claim_headroom_factor = 1.0;
     });
     let node = node.await;
-    // Four run, and four were claimed with them and wait for a slot.
+    // Four run; the four that were claimed with them wait for a slot.
     for job in &jobs {
         node.until(job.id(), |job| job.status == JobStatus::Running).await;
     }

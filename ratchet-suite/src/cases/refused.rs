@@ -1,4 +1,4 @@
-//! A store that does not take outcomes: because of its own state, or because of what is in them.
+//! A store that refuses outcomes: because of its own state, or because of their content.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -27,10 +27,10 @@ crate::cases! {
 const SLOTS: usize = 2;
 const LEASE: Duration = Duration::from_secs(2);
 
-/// How a call with these outcomes fails, if it does.
+/// The error kind for this outcome, or `None` if the store takes it.
 type Rule = fn(&Outcome) -> Option<StoreErrorKind>;
 
-/// Refuses calls with outcomes that break the rule, while it is on, and counts.
+/// A store that, while it is on, refuses calls with an outcome to which the rule applies, and counts the refusals.
 struct Refusing {
     inner: Arc<dyn JobStore>,
     rule: Rule,
@@ -112,7 +112,7 @@ impl Worker {
         Ok(word)
     }
 
-    /// Submits another job with its result.
+    /// Submits another job, and returns its word.
     #[job(max_retries = 1)]
     async fn say_and_submit(&self, ctx: &JobContext, word: String) -> Result<String, JobFailure> {
         self.runs.fetch_add(1, Ordering::SeqCst);
@@ -166,7 +166,7 @@ fn error(job: &Job) -> String {
     job.last_error.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
-/// A database that cannot hold the word.
+/// Refuses results that contain the word, as a database does that cannot hold it.
 fn no_poison(outcome: &Outcome) -> Option<StoreErrorKind> {
     result_of(outcome).contains("poison").then_some(StoreErrorKind::RefusedContent)
 }
@@ -181,11 +181,11 @@ async fn while_the_store_takes_no_outcome_none_is_given_up_and_no_body_runs_twic
     let node = node(&fx, &store, &worker).await;
     let calls = (0..10).map(|number| Worker::job().say(format!("word {number}")));
     let jobs: Vec<_> =
-        node.enqueue_many(calls).await.expect("stored").into_iter().map(Result::unwrap).collect();
+        node.client().enqueue_many(calls).await.expect("stored").into_iter().map(Result::unwrap).collect();
     Refusing::until(&worker.runs, SLOTS).await;
     let reconciled = store.reconciled.load(Ordering::SeqCst);
     Refusing::until(&store.reconciled, reconciled + 2).await;
-    // As many wait outside of the slots as there are slots, and those that had been claimed by then wait in them.
+    // As many outcomes wait outside the slots as there are slots; jobs that had been claimed by then wait inside them.
     assert!(worker.runs.load(Ordering::SeqCst) <= 2 * SLOTS, "nothing more is claimed");
     assert_eq!(node.readiness(), Readiness::Degraded);
     assert!(node.readiness().takes_work(), "a probe passes");
@@ -212,7 +212,7 @@ async fn a_result_that_cannot_be_stored_costs_neither_its_job_nor_its_neighbours
     let words = ["one", "two", "poison", "four", "five", "six"];
     let calls = words.map(|word| Worker::job().say(word.to_owned()));
     let jobs: Vec<_> =
-        node.enqueue_many(calls).await.expect("stored").into_iter().map(Result::unwrap).collect();
+        node.client().enqueue_many(calls).await.expect("stored").into_iter().map(Result::unwrap).collect();
     for (word, job) in words.into_iter().zip(&jobs) {
         let job = ended(&node, job.id()).await;
         let result = job.ending.as_ref().and_then(|ending| ending.result.as_ref());
@@ -278,12 +278,12 @@ async fn a_callback_that_cannot_be_stored_does_not_keep_a_job_from_ending(fx: Fi
 }
 
 async fn content_is_not_blamed_while_the_store_takes_nothing_at_all(fx: Fixture) {
-    // The server says that it is the content's fault, and yet refuses everything, the heartbeat too.
+    // The server blames the content, and yet refuses everything, the heartbeat included.
     let store = Refusing::new(&fx, |_| Some(StoreErrorKind::RefusedContent)).await;
     let worker = Worker::default();
     let bean = worker.clone();
     let inner: Arc<dyn JobStore> = Arc::clone(&store) as _;
-    // No beat but the first comes before the case is over.
+    // Only the first beat comes before the case is over.
     let node = fx.node_on(inner, |builder| {
         builder.register(bean).configure(|options| {
             options.node.lease = Duration::from_secs(3_600);
@@ -294,8 +294,8 @@ async fn content_is_not_blamed_while_the_store_takes_nothing_at_all(fx: Fixture)
         })
     });
     let node = node.await;
-    // The first beat tells how many slots there are.
-    while node.store().nodes().await.expect("read").iter().all(|row| row.slots == 0) {
+    // The first beat reports the number of slots.
+    while node.client().store().nodes().await.expect("read").iter().all(|row| row.slots == 0) {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let job = node.enqueue(Worker::job().say("precious".to_owned())).submit().await.expect("stored");

@@ -1,4 +1,4 @@
-//! Text that jobs tell, by every way there is: no secret in it, no forged line, no more than its limit.
+//! Text that jobs produce, by every way out of a job: no secret in it, no forged log line, no more than its limit.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ crate::cases! {
     what_a_job_tells_about_itself_is_limited;
 }
 
-/// The secret, which stands in no payload.
+/// The secret, which occurs in no payload.
 const CANARY: &str = "hunter2";
 const FORGED: &str = "\nERROR forged\u{2028}\u{85}\r\u{9b}2K";
 
-/// A text that carries the secret, as errors and logs do.
+/// Returns texts that carry the secret, as errors and logs do.
 fn carriers() -> [String; 8] {
     [
         format!("postgres://app:{CANARY}@db/x"),
@@ -104,14 +104,19 @@ impl Spills {
     }
 }
 
-/// Everything about every job but its payload and the params that it was given.
+/// Returns everything that is stored about every job, except its payload and the params that it was given.
 async fn all_that_is_known(node: &Node) -> Vec<String> {
-    let jobs =
-        node.store().query_jobs(&JobFilter::default(), &PageRequest::first(1_000)).await.expect("read").jobs;
+    let jobs = node
+        .client()
+        .store()
+        .query_jobs(&JobFilter::default(), &PageRequest::first(1_000))
+        .await
+        .expect("read")
+        .jobs;
     let mut known = Vec::new();
     for job in jobs {
         let id = job.spec.id;
-        let story = node.store().job_story(id).await.expect("read").expect("there");
+        let story = node.client().store().job_story(id).await.expect("read").expect("there");
         known.push(format!("{story:?}"));
         known.extend([job.last_error, job.cancel_reason].into_iter().flatten());
         known.extend(job.progress.and_then(|progress| progress.message));
@@ -126,12 +131,13 @@ async fn all_that_is_known(node: &Node) -> Vec<String> {
     known
 }
 
-/// Waits until so many callbacks have ended.
+/// Waits until `wanted` callbacks have ended.
 async fn callbacks(node: &Node, wanted: usize) {
     let mut filter = JobFilter::default();
     filter.types = vec![JobType::Callback];
     loop {
-        let jobs = node.store().query_jobs(&filter, &PageRequest::first(100)).await.expect("read").jobs;
+        let jobs =
+            node.client().store().query_jobs(&filter, &PageRequest::first(100)).await.expect("read").jobs;
         if jobs.iter().filter(|job| job.ending.is_some()).count() >= wanted {
             return;
         }
@@ -158,7 +164,7 @@ async fn no_secret_leaves_a_job_by_any_way(fx: Fixture) {
     let waiting =
         node.enqueue(Spills::job().ask()).delay(Duration::from_hours(1)).submit().await.expect("stored");
     for job in [running, waiting] {
-        node.cancel(job.id(), &spilled()).await.expect("answered");
+        node.client().cancel(job.id(), &spilled()).await.expect("answered");
         jobs.push(job);
     }
     for job in &jobs {
@@ -184,7 +190,7 @@ async fn no_text_of_a_job_forges_a_log_line(fx: Fixture) {
         "Forged: error\nERROR forged2K",
         "as it came, but visible"
     );
-    let story = node.store().job_story(job.id()).await.expect("read").expect("there");
+    let story = node.client().store().job_story(job.id()).await.expect("read").expect("there");
     assert_eq!(story.logs[0].message, "line\nERROR forged2K");
     assert_eq!(
         story.job.progress.and_then(|progress| progress.message).expect("told"),
@@ -206,7 +212,7 @@ async fn what_a_job_tells_about_itself_is_limited(fx: Fixture) {
     let job = node.enqueue(Spills::job().chatter()).submit().await.expect("stored");
     job.result().await.expect("it succeeds");
     let most = Limits::default().log_bytes / Limits::LOG_LINE_OVERHEAD;
-    let lines = node.store().logs(job.id(), None, 10_000).await.expect("read");
+    let lines = node.client().store().logs(job.id(), None, 10_000).await.expect("read");
     assert_eq!(lines.len(), most, "empty lines count too");
     let progress = node.until(job.id(), |job| job.progress.is_some()).await.progress.expect("told");
     let message = progress.message.expect("told");

@@ -1,4 +1,4 @@
-//! Starting and stopping: hooks, drain, deadlines, and stores that do not answer.
+//! Starting and stopping: hooks, drain, deadlines, and stores that do not reply.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -35,7 +35,7 @@ crate::cases! {
     a_claim_whose_reply_comes_too_late_goes_back;
 }
 
-/// Waits for what the case says.
+/// A service whose bodies wait for a signal of the case.
 #[derive(Clone, Default)]
 struct Patient {
     entered: Arc<Notify>,
@@ -49,7 +49,7 @@ impl Patient {
         Ok(number)
     }
 
-    /// Knows nothing of being canceled.
+    /// Ignores cancellation.
     #[job]
     async fn wait(&self) -> Result<u32, JobFailure> {
         self.entered.notify_one();
@@ -57,7 +57,7 @@ impl Patient {
         Ok(7)
     }
 
-    /// Ends when it is told to, and lets those that wait go on.
+    /// Ends when it is told to, and releases the bodies in `wait`.
     #[job]
     async fn wait_for_the_end(&self, ctx: &JobContext) {
         self.entered.notify_one();
@@ -65,7 +65,7 @@ impl Patient {
         self.released.notify_waiters();
     }
 
-    /// The same for code that blocks.
+    /// Does the same in code that blocks.
     #[job(blocking)]
     fn block_until_the_end(&self, ctx: &JobContext) {
         self.entered.notify_one();
@@ -79,7 +79,7 @@ async fn now<R>(job: &JobHandle<R>) -> ratchet_api::Job {
     job.job().await.expect("read").expect("there")
 }
 
-/// Back where it was, with nothing consumed.
+/// Checks that the job is back to PENDING with nothing consumed.
 async fn is_untouched<R>(job: &JobHandle<R>) {
     let job = now(job).await;
     assert_eq!((job.status, job.attempts, job.crash_count), (JobStatus::Pending, 0, 0));
@@ -90,7 +90,7 @@ async fn nodes(client: &Client) -> usize {
     client.store().nodes().await.expect("read").len()
 }
 
-/// Stops a node beside the case; answers when it is draining.
+/// Starts to stop a node in the background; returns once it is draining.
 async fn begin_to_stop(node: &Arc<Node>) -> tokio::task::JoinHandle<()> {
     let stopping = tokio::spawn({
         let node = Arc::clone(node);
@@ -100,7 +100,7 @@ async fn begin_to_stop(node: &Arc<Node>) -> tokio::task::JoinHandle<()> {
     stopping
 }
 
-/// Writes down when it is called, and what it sees then.
+/// A hook that records its calls, and the state of the node at each.
 #[derive(Clone)]
 struct Diary {
     name: &'static str,
@@ -142,7 +142,7 @@ async fn hooks_are_called_in_their_order_and_nothing_is_claimed_before_the_first
     let due = client.enqueue(Patient::job().echo(2)).submit().await.expect("stored");
     let hook = |name| Diary { name, due: due.clone(), client: client.clone(), lines: Arc::clone(&lines) };
     let (one, other) = (hook("one"), hook("other"));
-    // Nobody tells the node about the jobs of these hooks.
+    // The node gets no wakeup for the jobs of these hooks, so it has to poll often.
     let often = |options: &mut RatchetOptions| {
         options.polling.burst_delay = Duration::from_millis(50);
         options.polling.min_delay = Duration::from_millis(50);
@@ -167,7 +167,7 @@ async fn hooks_are_called_in_their_order_and_nothing_is_claimed_before_the_first
     assert_eq!(lines, expected);
 }
 
-/// Refuses the start.
+/// A hook that refuses the start.
 struct Refuses;
 
 #[async_trait]
@@ -203,7 +203,7 @@ async fn a_hook_that_refuses_keeps_the_node_from_starting_and_leaves_nothing_beh
     is_untouched(&due).await;
 }
 
-/// Does everything wrong after the start was allowed.
+/// A hook that fails, panics or hangs at every step after the start was allowed.
 struct Awkward;
 
 #[async_trait]
@@ -219,7 +219,7 @@ impl SchedulerLifecycleHook for Awkward {
     }
 }
 
-/// Counts how often it is called.
+/// A hook that counts its calls.
 #[derive(Clone, Default)]
 struct Counts(Arc<AtomicU32>);
 
@@ -273,7 +273,7 @@ async fn a_draining_node_takes_nothing_new_and_says_so(fx: Fixture) {
     let late = node.enqueue(Patient::job().echo(1)).submit().await.expect("stored");
     patient.released.notify_one();
     assert_eq!(running.result().await.expect("it ends"), 7);
-    assert_eq!(nodes(&node).await, 1, "the node lives until it is stopped");
+    assert_eq!(nodes(node.client()).await, 1, "the node lives until it is stopped");
     node.stop().await;
     assert_eq!(node.readiness(), Readiness::Stopped);
     let late = now(&late).await;
@@ -299,7 +299,7 @@ async fn bodies_are_told_when_the_deadline_is_near(fx: Fixture) {
     assert_eq!(now(&unaware).await.status, JobStatus::Succeeded, "who does not look is not disturbed");
     is_untouched(&aware).await;
     is_untouched(&blocking).await;
-    assert_eq!(nodes(&node).await, 0);
+    assert_eq!(nodes(node.client()).await, 0);
 }
 
 async fn a_stop_at_once_waits_for_no_body(fx: Fixture) {
@@ -311,7 +311,7 @@ async fn a_stop_at_once_waits_for_no_body(fx: Fixture) {
     node.stop_now().await;
     stopping.await.expect("the other one has ended too");
     is_untouched(&running).await;
-    assert_eq!(nodes(&node).await, 0);
+    assert_eq!(nodes(node.client()).await, 0);
 }
 
 // shows: S63
@@ -331,7 +331,7 @@ async fn a_node_that_is_dropped_lets_its_jobs_end(fx: Fixture) {
     let (patient, client) = (Patient::default(), fx.client().await);
     let node = fx.node(|builder| builder.register(patient.clone())).await;
     let running = client.enqueue(Patient::job().wait()).submit().await.expect("stored");
-    node.wake_up(ratchet_api::JobPriority::Normal);
+    node.client().wake_up(ratchet_api::JobPriority::Normal);
     patient.entered.notified().await;
     drop(node);
     patient.released.notify_one();
@@ -341,11 +341,11 @@ async fn a_node_that_is_dropped_lets_its_jobs_end(fx: Fixture) {
     }
 }
 
-/// A store that may stop to answer.
+/// A store whose replies can be withheld.
 struct Moody {
     inner: Arc<dyn JobStore>,
     deaf: Arc<AtomicBool>,
-    /// Claims happen, but nobody hears of them.
+    /// Claims are carried out, but their replies never come.
     mute: Arc<AtomicBool>,
 }
 
@@ -418,7 +418,7 @@ ratchet_api::delegate_store!(Moody => inner:
     ArchiveStore, ExecutionStore, JobLogStore, TagStore, WorkflowConditionStore, BatchMetricsStore, DlqAlertStore,
     ResourcePermitStore, RecurringStore, JobQueryStore);
 
-/// A node on such a store, and what makes it silent.
+/// Starts a node on such a store; returns it with the switches `deaf` and `mute`.
 async fn moody(fx: &Fixture, patient: Patient) -> (Scheduler, Arc<AtomicBool>, Arc<AtomicBool>) {
     let (deaf, mute) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     let store = Moody { inner: fx.store().await, deaf: Arc::clone(&deaf), mute: Arc::clone(&mute) };
@@ -443,7 +443,7 @@ async fn a_store_that_does_not_answer_holds_up_no_stop(fx: Fixture) {
     assert_eq!(node.readiness(), Readiness::Stopped);
     let left = now(&running).await;
     assert_eq!((left.status, left.attempts), (JobStatus::Running, 0), "it is recovered after the lease");
-    assert_eq!(nodes(&node).await, 1, "and so that it can be, the node stays on the list");
+    assert_eq!(nodes(node.client()).await, 1, "and so that it can be, the node stays on the list");
     let lines = crate::lines::about(node.owner().label());
     let blamed = lines.iter().find(|line| line.message() == "the cluster coordinator does not stop");
     assert!(blamed.is_none(), "it is well: {blamed:?}");
@@ -459,5 +459,5 @@ async fn a_claim_whose_reply_comes_too_late_goes_back(fx: Fixture) {
     }
     node.stop().await;
     is_untouched(&job).await;
-    assert_eq!(nodes(&node).await, 0);
+    assert_eq!(nodes(node.client()).await, 0);
 }

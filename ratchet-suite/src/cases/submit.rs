@@ -1,4 +1,4 @@
-//! From the description of a job to its row.
+//! Submissions: from the description of a job to its row.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,7 +33,7 @@ crate::cases! {
     a_client_submits_and_a_node_elsewhere_runs_it;
 }
 
-/// Counts.
+/// A service that counts.
 #[derive(Clone, Default)]
 struct Counter {
     calls: Arc<AtomicU32>,
@@ -137,7 +137,7 @@ async fn a_business_key_is_held_until_its_job_has_ended(fx: Fixture) {
         matches!(second, Err(SubmitError::KeyTaken { holder, .. }) if holder == first.id()),
         "{second:?}"
     );
-    assert!(node.cancel(first.id(), "make room").await.expect("answered"));
+    assert!(node.client().cancel(first.id(), "make room").await.expect("answered"));
     let third =
         node.enqueue(Counter::job().add(1)).business_key("k").submit().await.expect("the key is free");
     third.result().await.expect("it succeeds");
@@ -184,11 +184,11 @@ async fn a_replaced_job_never_runs(fx: Fixture) {
     let later = Duration::from_secs(3_600);
     let old = node.enqueue(Counter::job().add(100)).delay(later).business_key("order-7");
     let old = old.submit().await.expect("stored");
-    // Each takes the place and the key of the one before.
-    let newer = node.replace(old.id(), Counter::job().add(10)).delay(later).business_key("order-7");
+    // Each replacement takes over the place and the key of its predecessor.
+    let newer = node.client().replace(old.id(), Counter::job().add(10)).delay(later).business_key("order-7");
     let newer = newer.submit().await.expect("stored");
-    node.pause(newer.id()).await.expect("answered");
-    let newest = node.replace(newer.id(), Counter::job().add(1)).business_key("order-7");
+    node.client().pause(newer.id()).await.expect("answered");
+    let newest = node.client().replace(newer.id(), Counter::job().add(1)).business_key("order-7");
     let newest = newest.submit().await.expect("stored");
     newest.result().await.expect("it succeeds");
     for (replaced, by) in [(&old, &newer), (&newer, &newest)] {
@@ -205,7 +205,8 @@ async fn a_job_that_has_started_is_not_replaced(fx: Fixture) {
     let node = fx.node(|builder| builder.register(Counter::default())).await;
     let old = node.enqueue(Counter::job().add(1)).submit().await.expect("stored");
     old.result().await.expect("it succeeds");
-    let refused = node.replace(old.id(), Counter::job().add(1)).submit().await.expect_err("it is too late");
+    let refused =
+        node.client().replace(old.id(), Counter::job().add(1)).submit().await.expect_err("it is too late");
     assert!(matches!(refused, SubmitError::Refused(_)), "{refused}");
     let read = old.job().await.expect("read").expect("there");
     assert_eq!((read.status, read.superseded_by), (JobStatus::Succeeded, None));
@@ -214,7 +215,7 @@ async fn a_job_that_has_started_is_not_replaced(fx: Fixture) {
 
 async fn a_job_that_expires_while_it_waits_is_canceled(fx: Fixture) {
     let node = fx.node(|builder| builder.register(Counter::default())).await;
-    let now = node.store().database_time().await.expect("answered");
+    let now = node.client().store().database_time().await.expect("answered");
     let job = node.enqueue(Counter::job().add(1)).delay(Duration::from_millis(50));
     let job = job.expires_at(now + Duration::from_millis(20)).submit().await.expect("stored");
     let ended = job.ended().await.expect("it ends");
@@ -237,7 +238,7 @@ async fn many_jobs_are_submitted_and_all_run(fx: Fixture) {
     let counter = Counter::default();
     let calls = Arc::clone(&counter.calls);
     let node = fx.node(|builder| builder.register(counter)).await;
-    let jobs = node.enqueue_many((0..500).map(|_| Counter::job().add(1))).await.expect("stored");
+    let jobs = node.client().enqueue_many((0..500).map(|_| Counter::job().add(1))).await.expect("stored");
     for job in jobs {
         job.expect("each is").ended().await.expect("it ends");
     }
@@ -278,7 +279,7 @@ async fn a_job_that_a_body_enqueues_exists_only_if_the_body_succeeds(fx: Fixture
     node.stop().await;
 }
 
-/// Claims the target of another service, with a method of its own.
+/// A service with the target of another one and a method of its own.
 struct Rival;
 
 #[jobs(target = "test.Counter")]

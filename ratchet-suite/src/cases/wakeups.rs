@@ -1,4 +1,4 @@
-//! Who is told about new work.
+//! Wakeups: which nodes are notified of new work.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -28,7 +28,7 @@ crate::cases! {
     an_idle_node_asks_the_store_for_nothing_but_its_beats;
 }
 
-/// A line to every node.
+/// A coordinator that reaches every node of the case.
 #[derive(Clone, Default)]
 pub(super) struct Bus {
     listeners: Arc<Mutex<Vec<WakeupListener>>>,
@@ -85,7 +85,7 @@ async fn a_submission_wakes_whichever_node_serves_its_queue(fx: Fixture) {
     });
     let front = front.await;
     let back = fx.node(|builder| builder.register(Idle).cluster(other).configure(patient)).await;
-    // The first may be found by the first look; the others are found by nobody who is not told.
+    // The first job may be found by the node's first poll; the others are found only through a wakeup.
     for _ in 0..3 {
         for queue in ["default", "front"] {
             let job = front.enqueue(Idle::job().pass()).queue(queue).submit().await.expect("stored");
@@ -114,7 +114,7 @@ async fn what_an_outcome_submits_wakes_whichever_node_serves_its_queue(fx: Fixtu
     back.stop().await;
 }
 
-/// Another service on the same queue.
+/// Another service on the same queue, which knows other methods.
 struct Stranger;
 
 #[jobs(target = "test.Stranger")]
@@ -131,7 +131,7 @@ async fn a_job_that_is_parked_wakes_a_node_that_knows_its_method(fx: Fixture) {
     let knows =
         fx.node_on(looks.clone(), |builder| builder.register(Idle).cluster(line).configure(patient)).await;
     looks.ended.subscribe().wait_for(|ended| *ended).await.expect("it is ours");
-    // The client's notices go another way, so the stranger's first look finds the job.
+    // The client's notices go through another coordinator, so the stranger's first poll finds the job.
     let job = fx.client().await.enqueue(Idle::job().pass()).submit().await.expect("stored");
     let stranger = fx.node(|builder| builder.register(Stranger).cluster(other).configure(patient)).await;
     job.result().await.expect("it runs");
@@ -155,7 +155,7 @@ async fn the_cluster_is_told_of_what_is_due_now_or_critical(fx: Fixture) {
     node.stop().await;
 }
 
-/// Serves this queue alone, and finds by itself nothing that was submitted after its first look.
+/// Serves this queue alone; after its first poll the node finds nothing without a wakeup.
 fn serving(queue: &'static str) -> impl FnOnce(&mut RatchetOptions) {
     move |options| {
         patient(options);
@@ -171,7 +171,7 @@ async fn nodes_of_a_store_that_can_wake_them_do_so_by_themselves(fx: Fixture) {
     }
     let front = fx.node(|builder| builder.register(Idle).configure(serving("front"))).await;
     let back = fx.node(|builder| builder.register(Idle).configure(serving("back"))).await;
-    // The first may be found by the first look.
+    // The first job may be found by the first poll.
     for _ in 0..3 {
         for (from, queue) in [(&front, "back"), (&back, "front")] {
             let job = from.enqueue(Idle::job().pass()).queue(queue).submit().await.expect("stored");
@@ -208,7 +208,7 @@ async fn a_given_coordinator_takes_the_place_of_the_store_s_own(fx: Fixture) {
     let node =
         fx.node_on(looks.clone(), |builder| builder.register(Idle).cluster(line).configure(serving("back")));
     let node = node.await;
-    // What is stored from now on is found by nobody who is not told.
+    // From now on a job is found only through a wakeup.
     looks.ended.subscribe().wait_for(|ended| *ended).await.expect("it is ours");
     for _ in 0..3 {
         silent.enqueue(Idle::job().pass()).queue("back").submit().await.expect("stored");
@@ -229,7 +229,7 @@ async fn a_given_coordinator_takes_the_place_of_the_store_s_own(fx: Fixture) {
     node.stop().await;
 }
 
-/// A line that takes for ever.
+/// A coordinator that never finishes a notice.
 struct Stuck;
 
 #[async_trait]
@@ -257,11 +257,11 @@ async fn a_local_wakeup_does_not_wait_for_the_cluster(fx: Fixture) {
     node.stop().await;
 }
 
-/// Counts looks for work, and lets so many of them pass.
+/// A store that counts claims, and blocks each until it has a permit.
 struct Looks {
     inner: Arc<dyn JobStore>,
     begun: watch::Sender<usize>,
-    /// Whether the first one has ended.
+    /// Whether the first claim has ended.
     ended: watch::Sender<bool>,
     passes: Semaphore,
 }
@@ -276,7 +276,7 @@ impl Looks {
         }
     }
 
-    /// Waits until so many have begun.
+    /// Waits until `looks` claims have begun.
     async fn begun(&self, looks: usize) {
         self.begun.subscribe().wait_for(|begun| *begun >= looks).await.expect("it is ours");
     }
@@ -321,7 +321,7 @@ async fn a_storm_of_wakeups_costs_one_look_at_a_time(fx: Fixture) {
     let node =
         fx.node_on(looks.clone(), |builder| builder.register(Idle).cluster(line).configure(patient)).await;
     looks.begun(1).await;
-    // Whatever comes while it looks is answered by one more look.
+    // Wakeups that come during a poll are answered by one more poll.
     for round in 1..=3 {
         for _ in 0..1_000 {
             bus.notify_new_work(JobPriority::Normal).await.expect("told");

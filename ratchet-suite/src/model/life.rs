@@ -1,4 +1,4 @@
-//! The model: what becomes of jobs, in the simplest words. Pure.
+//! The model: a minimal, pure implementation of the life cycle of jobs.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -7,22 +7,22 @@ use ratchet_api::{EdgeState, ExecutionResult, JobId, JobStatus, Timestamp};
 
 use super::step::{End, NODES, On, Order, Target};
 
-/// How long a job waits that a gate turned back.
+/// The delay of a job that the breaker turned back.
 pub(crate) const BREAKER_DELAY: Duration = Duration::from_secs(7);
 pub(crate) const PERMIT_DELAY: Duration = Duration::from_secs(5);
-/// Waiting this long raises a priority by one.
+/// The waiting time that raises a priority by one.
 const BOOST: Duration = Duration::from_secs(15 * 60);
 
-/// Everything there is.
+/// The state of the modelled system.
 #[derive(Clone, Debug)]
 pub(crate) struct Life {
     pub(crate) now: Timestamp,
-    /// In the order they were stored.
+    /// All jobs, in the order they were stored.
     pub(crate) jobs: Vec<Job>,
     pub(crate) queue_paused: bool,
     pub(crate) breaker_open: bool,
     pub(crate) limit: u32,
-    /// What the attempts of each node told, in order.
+    /// The events of each node's attempts, in order.
     pub(crate) told: [Vec<(JobId, &'static str)>; NODES],
     nodes: [Node; NODES],
 }
@@ -33,13 +33,13 @@ struct Node {
     attempts: usize,
 }
 
-/// A job.
+/// A job of the model.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) id: JobId,
     pub(crate) order: Order,
     pub(crate) status: JobStatus,
-    /// A cancel of the running body was accepted.
+    /// Whether a cancel of the running body was accepted.
     pub(crate) canceling: bool,
     pub(crate) paused_from: Option<JobStatus>,
     pub(crate) due: Timestamp,
@@ -53,12 +53,12 @@ pub(crate) struct Job {
     /// Fence, result and failures so far, for every outcome that leaves a trace.
     pub(crate) history: Vec<(i64, ExecutionResult, u32)>,
     parents: Vec<Parent>,
-    /// Canceled because it could no longer get what it needs.
+    /// Whether it was canceled because it could no longer get the parents that it needs.
     refused: bool,
     runs: usize,
-    /// The node that had it last.
+    /// The node that claimed it last.
     node: usize,
-    /// What is stored together with its success.
+    /// The jobs that are stored together with its success.
     enqueued: Vec<(JobId, Order)>,
 }
 
@@ -69,7 +69,7 @@ struct Parent {
     state: EdgeState,
 }
 
-/// What became of a submission.
+/// The answer to a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     New,
@@ -80,14 +80,14 @@ pub(crate) enum Answer {
     Refused,
 }
 
-/// What a waiting job lacks.
+/// The thing that a parked job lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parked {
     OnMethod,
     OnResource,
 }
 
-/// Why a body does not run.
+/// The reason that a body does not run.
 enum Stop {
     Expired,
     HandBack(Duration),
@@ -99,18 +99,18 @@ impl Job {
         !self.status.is_terminal()
     }
 
-    /// Where it is for readers.
+    /// Returns the status that readers see.
     pub(crate) fn seen(&self) -> JobStatus {
         if self.canceling { JobStatus::Canceled } else { self.status }
     }
 
-    /// Parents that must still be satisfied.
+    /// Returns the number of parents that must still be satisfied.
     pub(crate) fn blocked_by(&self) -> usize {
         let needed = if self.order.any_parent { self.parents.len().min(1) } else { self.parents.len() };
         needed.saturating_sub(self.count(EdgeState::Satisfied))
     }
 
-    /// Parents that are not decided yet.
+    /// Returns the number of parents that are not decided yet.
     pub(crate) fn open_parents(&self) -> usize {
         self.count(EdgeState::Open)
     }
@@ -147,17 +147,17 @@ impl Life {
         }
     }
 
-    /// The live job with this business key.
+    /// Returns the live job with this business key.
     pub(crate) fn holder(&self, key: u8) -> Option<usize> {
         self.jobs.iter().position(|job| job.order.business_key == Some(key) && job.is_live())
     }
 
-    /// The first job that was ever submitted with this idempotency key.
+    /// Returns the first job that was ever submitted with this idempotency key.
     pub(crate) fn first_with(&self, key: u8) -> Option<JobId> {
         self.jobs.iter().find(|job| job.order.idempotency_key == Some(key)).map(|job| job.id)
     }
 
-    /// Whether the job that has the idempotency key of this order makes another call.
+    /// Returns the holder of this order's idempotency key if its method is another one.
     pub(crate) fn mismatch(&self, order: &Order) -> Option<JobId> {
         let key = order.idempotency_key?;
         let first = self.jobs.iter().find(|job| job.order.idempotency_key == Some(key))?;
@@ -253,7 +253,7 @@ impl Life {
         }
     }
 
-    /// Revives a dead letter, with the dependents that its failure had canceled; all of them or none.
+    /// Revives a dead letter with the dependents that its failure had canceled: all of them or none.
     pub(crate) fn retry(&mut self, job: usize) -> bool {
         if self.jobs[job].status != JobStatus::Failed {
             return false;
@@ -290,12 +290,12 @@ impl Life {
         held.iter().enumerate().any(|(place, key)| held[..place].contains(key))
     }
 
-    /// How many bodies a node has begun so far.
+    /// Returns how many bodies a node has begun so far.
     pub(crate) fn attempts_of(&self, node: usize) -> usize {
         self.nodes[node].attempts
     }
 
-    /// The node takes what is due, best first, until some body runs. Answers which.
+    /// Lets the node take due jobs, best first, until a body runs; returns its job.
     pub(crate) fn next_body(&mut self, node: usize) -> Option<usize> {
         while !self.nodes[node].busy {
             let best = self.best()?;
@@ -336,7 +336,7 @@ impl Life {
         })
     }
 
-    /// What stands between a claim and its body, in order.
+    /// Applies the gates between a claim and its body, in order.
     fn gates(&mut self, job: usize) -> Option<Stop> {
         let used = self.jobs.iter().filter(|job| job.has_permit).count();
         let job = &mut self.jobs[job];
@@ -373,19 +373,19 @@ impl Life {
         }
     }
 
-    /// What the body does in this run; `None` if it just succeeds.
+    /// Returns the script of the body's next run; `None` if it just succeeds.
     pub(crate) fn take_run(&mut self, job: usize) -> Option<super::step::Run> {
         let job = &mut self.jobs[job];
         job.runs += 1;
         job.order.runs.get(job.runs - 1).cloned()
     }
 
-    /// A job that is stored if the body that runs succeeds.
+    /// Adds a job that is stored if the running body succeeds.
     pub(crate) fn enqueue(&mut self, by: usize, id: JobId, order: Order) {
         self.jobs[by].enqueued.push((id, order));
     }
 
-    /// A body ended, and its outcome is recorded.
+    /// Ends a body and records its outcome.
     pub(crate) fn end(&mut self, job: usize, end: End) {
         self.nodes[self.jobs[job].node].busy = false;
         let enqueued = std::mem::take(&mut self.jobs[job].enqueued);
@@ -450,7 +450,7 @@ impl Life {
         self.decide(job);
     }
 
-    /// Decides the open edges that lead from a job, if it has ended, and follows what that leads to.
+    /// Decides the open edges that lead from a job, if it has ended, with the whole cascade.
     fn decide(&mut self, parent: usize) {
         let ended = &self.jobs[parent];
         let end = ended.paused_from.unwrap_or_else(|| ended.seen());

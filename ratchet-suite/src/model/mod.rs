@@ -1,9 +1,9 @@
-//! Random sequences of what users and nodes do, on the real engine beside a small model of the life of a job.
+//! Random sequences of user and node actions, on the real engine beside a small model of the life of a job.
 //!
-//! A [`Step`](step::Step) happens in both, and then everything that a reader can see is compared. Nothing is left to
-//! chance but the sequence: the clock stands still until a step moves it, a node runs one job after the other, and what
-//! happens while a body runs is done by the body. So a sequence that fails does so every time, and is made as short as
-//! possible before it is told.
+//! A [`Step`](step::Step) happens in both, and then everything that a reader can see is compared. Only the sequence is
+//! random: the clock stands still until a step moves it, a node runs one job after the other, and steps during a body
+//! are taken by the body itself. So a failing sequence fails every time, and is made as short as possible before it is
+//! reported.
 
 mod life;
 mod step;
@@ -16,23 +16,23 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, Test
 use ratchet_api::{ManualClock, StoreClock};
 use tokio::runtime::Handle;
 
-use crate::place::Place;
+use crate::test_store::TestStore;
 use crate::{Fixture, MakePlace};
 use world::World;
 
-/// Set to run many more sequences, each time others: `cargo xtask test --long` does.
+/// The variable that asks for many more sequences, different in each run: `cargo xtask test --long` sets it.
 const LONG: &str = "RATCHET_LONG";
-/// Set to a number, to run the sequences of another run again.
+/// The variable with the seed of a run, to repeat its sequences.
 const SEED: &str = "RATCHET_MODEL_SEED";
-/// Set to a number, to run so many sequences.
+/// The variable with the number of sequences to run.
 const SEQUENCES: &str = "RATCHET_MODEL_SEQUENCES";
 
-/// The threads that share the sequences.
+/// The number of threads that share the sequences.
 const LANES: u32 = 2;
-/// So many sequences share a store. A new one takes a while on a server, and a full one slows the memory store down.
+/// The number of sequences that share a store. A new store is slow to make on a server; a full memory store is slow.
 const PER_STORE: u32 = 20;
 
-/// Which sequences to run.
+/// The sequences to run.
 struct Plan {
     seed: u64,
     sequences: u32,
@@ -49,16 +49,16 @@ impl Plan {
             (_, true) => 5_000,
         };
         let sequences = number(SEQUENCES).and_then(|number| u32::try_from(number).ok()).unwrap_or(usual);
-        // The same every time by default, so that whoever sees it fail is the one who broke it.
+        // The same sequences every time by default, so that a failure points at the latest change.
         let seed = number(SEED).unwrap_or_else(|| if long { rand::random::<u32>().into() } else { 0 });
         Self { seed, sequences }
     }
 }
 
-/// Runs as many sequences as are planned for the store of this case.
+/// Runs the planned number of sequences on the store of this case.
 ///
 /// # Panics
-/// With the shortest sequence that fails, and what is different then.
+/// With the shortest sequence that fails, and the difference that it leads to.
 pub(crate) async fn check(fx: &Fixture) {
     let plan = Plan::of(fx.store().await.name());
     let lanes: Vec<_> = (0..LANES)
@@ -68,7 +68,7 @@ pub(crate) async fn check(fx: &Fixture) {
             tokio::task::spawn_blocking(move || run_lane(make, seed, sequences, &Handle::current()))
         })
         .collect();
-    // All of them: a runtime that goes away under a lane never ends.
+    // Waits for all lanes: if the runtime is dropped under a running lane, that lane never ends.
     let failures = join_all(lanes).await.into_iter().filter_map(|lane| lane.expect("no panic").err());
     let failures: Vec<String> = failures.collect();
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
@@ -93,10 +93,10 @@ fn run_lane(make: MakePlace, seed: u64, sequences: u32, runtime: &Handle) -> Res
     })
 }
 
-/// The store that sequences run on, now and then a new one.
+/// The store that sequences run on; it is replaced from time to time.
 struct Arena {
     make: MakePlace,
-    place: Option<Box<dyn Place>>,
+    place: Option<Box<dyn TestStore>>,
     used: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What users and nodes may do, and how such things are made up.
+//! The steps that users and nodes can take, and the generator of random sequences of them.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,31 +9,31 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use ratchet_api::{Backoff, JobPriority};
 
-/// The nodes there are.
+/// The number of nodes.
 pub(crate) const NODES: usize = 2;
-/// The business and idempotency keys there are.
+/// The number of different business keys, and of idempotency keys.
 pub(crate) const KEYS: u8 = 3;
-/// The most steps of a sequence.
+/// The maximum length of a sequence.
 const MOST_STEPS: usize = 40;
 
-/// One of the jobs so far: the number is taken modulo how many there are.
+/// A reference to a stored job: an index, taken modulo the number of jobs.
 pub(crate) type Pick = usize;
 
-/// One thing that happens.
+/// One action of a user or a node, or a change of the environment.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Submit(Order),
-    /// Submits a job in the place of another.
+    /// Submits a job that replaces another one.
     Replace(Pick, Order),
-    /// Submits a job together with the outcome of the body that runs.
+    /// Submits a job together with the outcome of the running body.
     Enqueue(Order),
     Cancel(Pick),
     Pause(Pick),
     Resume(Pick),
     Retry(Pick),
-    /// A node runs everything that is due.
+    /// Lets a node run everything that is due.
     Run(usize),
-    /// Time goes by.
+    /// Moves the clock.
     Advance(Duration),
     Queue {
         paused: bool,
@@ -41,7 +41,7 @@ pub(crate) enum Step {
     Breaker {
         open: bool,
     },
-    /// So many jobs may use the resource from now on.
+    /// Sets the limit of the resource.
     Limit(u32),
 }
 
@@ -58,40 +58,40 @@ pub(crate) struct Order {
     pub(crate) max_retries: u32,
     pub(crate) backoff: Backoff,
     pub(crate) parents: Vec<(Pick, On)>,
-    /// One satisfied parent is enough.
+    /// Whether one satisfied parent is enough.
     pub(crate) any_parent: bool,
-    /// Its runs, one after the other; it succeeds once they are used up.
+    /// The script of its runs, one after the other; it succeeds once they are used up.
     pub(crate) runs: Vec<Run>,
 }
 
-/// What a job calls.
+/// The target of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Target {
     #[default]
     Known,
-    /// Known, and behind a breaker.
+    /// A known target behind a breaker.
     Guarded,
-    /// No node knows it.
+    /// A target that no node knows.
     Unknown,
-    /// No node knows it, nor would the policy allow it.
+    /// A target that no node knows and that the policy denies.
     Denied,
 }
 
-/// What a dependent waits for.
+/// The condition of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum On {
     Success,
     Failure,
 }
 
-/// One run of a body: what happens meanwhile, and how it ends.
+/// One run of a body: the steps meanwhile, and its end.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     pub(crate) meanwhile: Vec<Step>,
     pub(crate) end: End,
 }
 
-/// How a body ends.
+/// The end of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Succeed,
@@ -100,19 +100,19 @@ pub(crate) enum End {
     RetryAfter(Duration),
     Snooze(Duration),
     Panic,
-    /// It does not end before its time is up.
+    /// The body hangs until its timeout.
     Hang,
 }
 
 impl Order {
-    /// Whether its time is limited. Nothing happens during its runs then: the limit is in real time.
+    /// Whether its time is limited. No step is taken during its runs then, since the limit is in real time.
     pub(crate) fn is_limited(&self) -> bool {
         self.runs.iter().any(|run| run.end == End::Hang)
     }
 }
 
 impl fmt::Debug for Order {
-    /// Only what is not the default: a sequence that fails is read by people.
+    /// Shows only the fields that differ from the default: people read the sequences that fail.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plain = Self::default();
         let mut order = f.debug_struct("Order");
@@ -128,12 +128,12 @@ impl fmt::Debug for Order {
     }
 }
 
-/// Any sequence.
+/// Generates a sequence.
 pub(crate) fn sequence() -> impl Strategy<Value = Vec<Step>> {
     vec(step(true), 1..=MOST_STEPS)
 }
 
-/// Any step; `deep` if its bodies may do something too.
+/// Generates a step; with `deep`, its bodies may take steps too.
 fn step(deep: bool) -> BoxedStrategy<Step> {
     let pick = || 0_usize..16;
     prop_oneof![

@@ -1,4 +1,4 @@
-//! The real thing beside the model: every step happens in both, and then they are compared.
+//! The real engine beside the model: every step happens in both, and then they are compared.
 
 mod body;
 mod look;
@@ -21,30 +21,30 @@ use super::life::{Answer, Life, PERMIT_DELAY};
 use super::step::{End, NODES, On, Order, Run, Step, Target};
 use body::{Body, Switch, Told};
 
-/// How long a body that hangs may take, in real time.
+/// The timeout of a body that hangs, in real time.
 const TIME_LIMIT: Duration = Duration::from_millis(2);
 
-/// What is different, or went wrong.
+/// A difference between model and engine, or a failed call.
 type Problem = String;
 
-/// A store with two nodes, and what it should look like.
+/// A store with two nodes, and the model of their state.
 pub(crate) struct World {
     store: Arc<dyn JobStore>,
     clock: ManualClock,
-    /// Sequences that share a store do not see each other's queue, keys and resource.
+    /// The prefix of queue, keys and resource, which keeps sequences on one store apart.
     name: String,
     life: Mutex<Life>,
     nodes: OnceLock<Vec<Stepper>>,
     breaker_open: Arc<AtomicBool>,
     told: [Told; NODES],
-    /// What a body found wrong.
+    /// The first problem that a body found.
     problem: Mutex<Option<Problem>>,
-    /// The versions up to which histories were compared.
+    /// The version of each job up to which its history was compared.
     compared: Mutex<BTreeMap<usize, i64>>,
 }
 
 impl World {
-    /// Nodes without jobs. `name` is one that no other sequence on this store has.
+    /// Creates a world whose nodes have no jobs. No other sequence on this store may have the same `name`.
     pub(crate) async fn new(store: Arc<dyn JobStore>, clock: ManualClock, name: String) -> Arc<Self> {
         let world = Arc::new(Self {
             life: Mutex::new(Life::new(clock.now())),
@@ -73,16 +73,16 @@ impl World {
         world
     }
 
-    /// One slot, so that jobs run one after the other, and no dice.
+    /// Sets one slot, so that jobs run one after the other, and no jitter.
     fn options(&self, options: &mut RatchetOptions) {
         options.execution.queues.clear();
         options.execution.queues.entry(self.name.clone()).or_default().slots = 1;
         options.retry.jitter = false;
-        // A canceled body of the model ends by itself.
+        // A canceled body of the model ends by itself, long before this.
         options.timeout.cancel_grace = Duration::from_secs(60);
     }
 
-    /// Runs a sequence; an error says after which step it was not as it should be.
+    /// Runs a sequence; an error names the step after which engine and model differ.
     pub(crate) async fn live_through(self: &Arc<Self>, steps: &[Step]) -> Result<(), Problem> {
         for (number, step) in (1..).zip(steps) {
             self.step(step, None).await.map_err(|problem| format!("after step {number}: {problem}"))?;
@@ -90,7 +90,7 @@ impl World {
         self.compare_all().await
     }
 
-    /// The nodes leave. What they left undone is nobody's.
+    /// Stops the nodes. Jobs that have not run stay unowned.
     pub(crate) async fn remove(self: Arc<Self>) {
         let nodes = Arc::into_inner(self).and_then(|mut world| world.nodes.take());
         for node in nodes.into_iter().flatten() {
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// One step in both worlds, and a look at both.
+    /// Takes one step in both worlds, and compares them.
     fn step<'a>(
         self: &'a Arc<Self>,
         step: &'a Step,
@@ -153,7 +153,7 @@ impl World {
         same("bodies of one look", &(life.attempts_of(node) - before), &attempts)
     }
 
-    /// A body begins. Answers its place in the model, and what it does.
+    /// Begins a body; returns its index in the model, and the script of this run.
     fn enter(&self, node: usize, ctx: &JobContext) -> Result<(usize, Run), Problem> {
         let mut life = self.life();
         let job = life.next_body(node).ok_or("a body runs although nothing is due")?;
@@ -200,7 +200,7 @@ impl World {
             false => self.insert(&order, old).await?,
         };
         let id = id.unwrap_or_else(JobId::generate);
-        // A store does not compare calls; a client does.
+        // A store does not compare calls with one idempotency key; a client does.
         let mismatch = self.life().mismatch(&order).filter(|_| by_builder);
         let expected = match mismatch {
             Some(first) => Answer::Mismatch(first),
@@ -211,7 +211,7 @@ impl World {
 
     async fn enqueue(&self, order: &Order, ctx: &JobContext, by: usize) -> Result<(), Problem> {
         let mut order = order.clone();
-        // An instant, and it is told now, not when the job is stored.
+        // Not used here: it is an instant computed at this call, but the job is stored later, with the outcome.
         order.expires = None;
         (order.parents, order.target) = (Vec::new(), Target::Known);
         let handle = self.describe(ctx.enqueue(call(&order)), &order, None).submit().await;
@@ -250,7 +250,7 @@ impl World {
         }
     }
 
-    /// Stores what the builder does not make: dependents, and calls that a client would refuse.
+    /// Stores jobs that the builder cannot describe: with parents, or with a call that a client would refuse.
     async fn insert(&self, order: &Order, old: Option<JobId>) -> Result<(Option<JobId>, Answer), Problem> {
         let (target, method) = match order.target {
             Target::Known => ("test.Body", "run"),
@@ -296,7 +296,7 @@ impl World {
         Edge::new(self.life().jobs[parent].id, child, condition)
     }
 
-    /// The same order, with every parent once and by its place.
+    /// Returns the order with each parent once, as an index of the model.
     fn known_parents(&self, order: &Order) -> Order {
         let mut order = order.clone();
         let mut known = Vec::new();
@@ -328,9 +328,9 @@ impl World {
         self.nodes.get().expect("they started")
     }
 
-    /// Users work through the first node: a body on it is told to stop, one elsewhere finds out.
+    /// Returns the first node's client: a cancel tells its own bodies at once, and the other node finds out later.
     fn user(&self) -> &Client {
-        &self.nodes()[0]
+        self.nodes()[0].client()
     }
 
     fn queue(&self) -> QueueName {

@@ -1,4 +1,4 @@
-//! What is tried: every wrong value in every column of every row that the scenes have.
+//! The list of damages: every wrong value in every column of every row that the scenes have.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,10 +11,10 @@ use crate::world::{assign, stage};
 /// One value in one column of a row in one state.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Damage {
-    /// Its place in [`SCENES`].
+    /// The index of its scene in [`SCENES`].
     pub(crate) scene: usize,
     pub(crate) table: String,
-    /// Which of the scene's rows of this table.
+    /// The index of the row among the scene's rows of this table.
     pub(crate) role: usize,
     pub(crate) column: String,
     pub(crate) value: Wrong,
@@ -28,7 +28,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Every damage there is, by what the catalogue tells of one instance of each scene.
+/// Returns every damage, derived from the catalogue and one instance of each scene.
 pub(crate) async fn damages(tables: Arc<dyn Tables>) -> Vec<Damage> {
     let stage = stage(&tables).await;
     let mut built = Vec::new();
@@ -56,7 +56,7 @@ pub(crate) async fn damages(tables: Arc<dyn Tables>) -> Vec<Damage> {
     if tables.in_every_state() { all } else { spread(all) }
 }
 
-/// Each value of a column in one of the states that its rows can be in, by turns.
+/// Assigns each value of a column to one of the states that its rows can be in, in turn.
 fn spread(all: Vec<Damage>) -> Vec<Damage> {
     let mut columns: BTreeMap<(String, String), BTreeMap<String, Vec<Damage>>> = BTreeMap::new();
     for damage in all {

@@ -1,4 +1,4 @@
-//! Jobs whose rows nobody touches: they must all succeed.
+//! Jobs whose rows are not damaged: all of them must succeed.
 
 use ratchet_api::store::JobStore;
 use ratchet_api::{BatchId, Condition, Edge, JobId, JobStatus, NewBatch, NewJob, Submission, Tag};
@@ -11,7 +11,7 @@ pub(crate) struct Innocents {
 }
 
 impl Innocents {
-    /// Stores some more: plain ones, with a dependent, in a batch, with keys and tags, with a permit.
+    /// Stores some more jobs: single ones, with a dependent, in a batch, with keys and tags, with a permit.
     pub(crate) async fn submit(&mut self, stage: &Stage) {
         let mut all = Vec::new();
         for _ in 0..5 {
@@ -28,7 +28,7 @@ impl Innocents {
         &self.jobs
     }
 
-    /// Those that have not succeeded.
+    /// Returns the jobs that have not succeeded.
     pub(crate) async fn left(&self, store: &dyn JobStore) -> Vec<(JobId, Option<JobStatus>)> {
         let found = store.find(&self.jobs).await.expect("they can be read");
         let statuses = found.into_iter().map(|job| job.map(|job| job.status));

@@ -1,8 +1,8 @@
-//! One bad row harms nobody else: every column of every table takes every wrong value that its database lets in, in rows of
-//! every state; all other jobs succeed, people get answers, and the node comes to rest.
+//! One bad row affects no other: every wrong value that its database accepts is written to every column of every table,
+//! in rows of every state; all other jobs succeed, reads and controls get answers, and the node comes to rest.
 //!
-//! What can be damaged is read from the catalogue, so a new column is tried the day it is made. Many damages share a world,
-//! each with rows of its own. If a world fails, it is halved until the message names the damage.
+//! The columns are read from the catalogue, so a new one is tried the day it is made. Many damages share a world, each
+//! with rows of its own. If a world fails, it is halved until the message names the damage.
 
 mod damages;
 mod innocent;
@@ -27,7 +27,7 @@ use crate::damages::Damage;
 use crate::tables::Tables;
 use crate::world::Report;
 
-/// Warnings are counted, and they are the whole program's.
+/// Serializes the tests, because each counts the warnings of the whole program.
 static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 type Make = fn() -> BoxFuture<'static, Arc<dyn Tables>>;
@@ -57,13 +57,13 @@ async fn try_all(make: Make) {
     panic!("{name}: {} violations\n{}", told.len(), told.join("\n"));
 }
 
-/// `RATCHET_DAMAGE=scheduler_node.lease_until` tries only what is named so.
+/// Keeps the damages that `RATCHET_DAMAGE` names, such as `scheduler_node.lease_until`.
 fn filtered(damages: Vec<Damage>) -> Vec<Damage> {
     let only = std::env::var("RATCHET_DAMAGE").unwrap_or_default();
     damages.into_iter().filter(|damage| damage.to_string().contains(&only)).collect()
 }
 
-/// The smallest parts that fail by themselves, as far as some tries find them.
+/// Bisects the damages into the smallest parts that fail by themselves, within a limited number of tries.
 async fn blame(make: Make, damages: Vec<Damage>, whole: &Report) -> Vec<String> {
     const TRIES: usize = 60;
     let mut open = vec![damages];

@@ -1,4 +1,4 @@
-//! Documents in MongoDB: a column is a path to a field, also of one that holds others.
+//! MongoDB documents as rows: a column is the path of a field, including fields that contain others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, Document, doc};
 use ratchet_api::JobId;
 use ratchet_api::store::JobStore;
-use ratchet_suite::place::{Collections, Place as _};
+use ratchet_suite::test_store::{Collections, TestStore as _};
 
 use crate::tables::{Cell, Hit, Key, Row, Tables, Wrong};
 use crate::values;
@@ -44,7 +44,7 @@ fn cells(path: &str, value: &Bson, wrong: &Arc<Vec<Wrong>>, found: &mut Vec<Cell
     }
 }
 
-/// An id cannot be changed, but a document can come back under another one.
+/// Moves a document to another id: an id cannot be updated, but a document can be deleted and inserted again.
 async fn move_to(database: &Database, hit: &Hit<'_>, id: &Bson) -> mongodb::error::Result<bool> {
     let Key::Bson(key) = &hit.row.key else { return Ok(false) };
     let (documents, old) = (database.collection::<Document>(&hit.row.table), doc! { "_id": key });
@@ -60,7 +60,7 @@ async fn move_to(database: &Database, hit: &Hit<'_>, id: &Bson) -> mongodb::erro
     documents.insert_one(before).await.map(|_| false)
 }
 
-/// Changes of one collection in one call; tells which were taken.
+/// Applies changes of one collection in one call; returns which of them were accepted.
 async fn write(database: &Database, table: &str, hits: &[&Hit<'_>]) -> Vec<bool> {
     let change = |hit: &&Hit<'_>| {
         let Key::Bson(key) = &hit.row.key else { panic!("a row of a SQL store") };
@@ -87,7 +87,7 @@ impl Tables for Mongo {
         "MongoDB"
     }
 
-    /// A document can hold so much that all of it would take minutes.
+    /// A document accepts so many values that trying all of them in every state would take minutes.
     fn in_every_state(&self) -> bool {
         false
     }

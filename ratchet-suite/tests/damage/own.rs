@@ -1,4 +1,4 @@
-//! What a node does if its own row is damaged while it works: it goes on, by its next beat or by a new life.
+//! A node whose own row is damaged while it works goes on, with its next beat or as a new owner.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use crate::innocent::Innocents;
 use crate::tables::{Hit, Row, Tables};
 use crate::world::{node, stage};
 
-/// Nobody waits for longer than this: it is many leases, also on a busy machine.
+/// The longest wait for a node to go on: many leases, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Where there are too many values, one of so many is tried in each column, by turns.
+/// Where values are too many, one of so many is tried in each column, in turn.
 const SOME: usize = 6;
 
-/// Tries every wrong value in every column of the row, one after the other; tells how many were applied.
+/// Tries every wrong value in every column of the row, one after the other; returns how many were applied.
 pub(crate) async fn run(tables: Arc<dyn Tables>) -> usize {
     let stage = stage(&tables).await;
     let node = node(tables.connect().await).await;
@@ -39,7 +39,7 @@ pub(crate) async fn run(tables: Arc<dyn Tables>) -> usize {
             };
             let mut innocents = Innocents::default();
             let work = async {
-                // Between two lives there is none for a moment.
+                // Between two lives the node has no row for a moment.
                 let row = loop {
                     if let Some(row) = own().await {
                         break row;

@@ -1,4 +1,4 @@
-//! What people ask: it is answered, whatever is stored.
+//! Reads by people and tools: each is answered, whatever is stored.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use crate::damages::Damage;
 use crate::innocent::Innocents;
 use crate::world::name;
 
-/// Asks for everything; answers what went wrong.
+/// Makes every kind of read; returns the ones that failed.
 pub(crate) async fn all(store: &dyn JobStore, innocents: &Innocents) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut expect = |what: &str, answer: Result<(), StoreError>| {
@@ -30,7 +30,7 @@ pub(crate) async fn all(store: &dyn JobStore, innocents: &Innocents) -> Vec<Stri
     wrong
 }
 
-/// Asks for the story of each damaged job: it is told, or it is said that the row cannot be read.
+/// Reads the history of each damaged job: it is shown, or the reply says that the row cannot be read.
 pub(crate) async fn stories(store: &dyn JobStore, victims: &HashMap<JobId, &Damage>) -> Vec<String> {
     let ask = |job: JobId| async move {
         let error = store.job_story(job).await.err().filter(|error| error.kind() != StoreErrorKind::Corrupt);
@@ -40,7 +40,7 @@ pub(crate) async fn stories(store: &dyn JobStore, victims: &HashMap<JobId, &Dama
     asked.filter_map(std::future::ready).collect().await
 }
 
-/// Page after page, every innocent job is listed once.
+/// Checks that page after page lists every innocent job once.
 async fn listed(store: &dyn JobStore, innocents: &Innocents) -> Option<String> {
     let (mut seen, mut page) = (HashSet::new(), PageRequest::first(500));
     loop {

@@ -1,4 +1,4 @@
-//! Rows in every state that a row can be in, many of each at once, each with names of its own by which it is found.
+//! Rows in every state that a row can be in, many instances of each, which are recognized by names of their own.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::stage::{HOUR, Instance, Stage, call, full, named, text};
 
 pub(crate) struct Scene {
     pub(crate) name: &'static str,
-    /// Tables whose rows another scene has in the same state.
+    /// Tables that are left out because another scene has their rows in the same state.
     pub(crate) skip: &'static [&'static str],
     pub(crate) build: for<'a> fn(&'a Stage, usize) -> BoxFuture<'a, Vec<Instance>>,
 }
@@ -51,7 +51,7 @@ scenes! {
     limited, JOB_TABLES;
 }
 
-/// Many calls at once.
+/// Makes many calls at once.
 async fn all<F: Future<Output = Instance>>(calls: impl Iterator<Item = F>) -> Vec<Instance> {
     futures::stream::iter(calls).buffered(16).collect().await
 }
@@ -77,7 +77,7 @@ async fn waiting(stage: &Stage, count: usize) -> Vec<Instance> {
     stage.singles(&jobs)
 }
 
-/// Held by a node that dies, after a first attempt that failed, with all that a body can leave behind.
+/// Builds jobs held by a node that dies, after a first attempt that failed, with all that a body can leave behind.
 async fn running(stage: &Stage, count: usize) -> Vec<Instance> {
     let jobs = stage.insert(count, full).await;
     let first = stage.take(&stage.dying, &jobs).await;
@@ -138,7 +138,7 @@ async fn submit_all(stage: &Stage, all: Vec<Submission>) -> Vec<Instance> {
     all.iter().map(|both| stage.instance(&jobs(both), &[])).collect()
 }
 
-/// A schedule that has fired once and is due again.
+/// Builds schedules that have fired once and are due again.
 async fn scheduled(stage: &Stage, count: usize) -> Vec<Instance> {
     let now = stage.store.database_time().await.expect("the time");
     let before = Timestamp::from_millis(now.as_millis() - 1_000);

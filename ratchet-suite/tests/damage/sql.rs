@@ -1,5 +1,5 @@
-//! Rows in SQL databases. Texts are made of names that the catalogue tells, of keys as the server quotes them, and of the
-//! expressions in this folder; `cargo xtask verify` lists this file among those that may.
+//! Rows in SQL databases. Statements are made of names from the catalogue, of keys as the server quotes them, and of
+//! the expressions in this folder; `cargo xtask verify` lists this file among those that may build statement text.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ratchet_api::JobId;
 use ratchet_api::store::JobStore;
-use ratchet_suite::place::{File, Place as _, Schema, postgres_url};
+use ratchet_suite::test_store::{File, Schema, TestStore as _, postgres_url};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, Row as _, SqliteConnection};
 
@@ -25,7 +25,7 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// All cells of a table, each as its database quotes it.
+/// Builds a query for all cells of a table, each quoted by its database.
 fn select(table: &str, columns: &[Column], quote: impl Fn(&str) -> String) -> String {
     let cells: Vec<String> = columns.iter().map(|column| quote(&quoted(&column.name))).collect();
     format!("SELECT {} FROM {table}", cells.join(", "))
@@ -55,7 +55,7 @@ fn row(table: &str, columns: &[Column], contents: Vec<String>) -> Row {
 pub(crate) struct Sqlite(File);
 
 impl Sqlite {
-    /// Somebody who also knows how to get past the constraints.
+    /// Opens a connection that bypasses the constraints.
     async fn shell(&self) -> SqliteConnection {
         let options = SqliteConnectOptions::new().filename(self.0.path());
         let options = options.pragma("ignore_check_constraints", "on").pragma("foreign_keys", "off");
@@ -95,7 +95,7 @@ impl Tables for Sqlite {
         }
         let mut rows = Vec::new();
         for (table, columns) in tables {
-            // Bytes that are no text come as such.
+            // Bytes that are no valid text are read as bytes.
             let select = select(&quoted(&table), &columns, |column| format!("CAST(quote({column}) AS BLOB)"));
             for line in sqlx::query(AssertSqlSafe(select)).fetch_all(&mut shell).await.expect("the rows") {
                 let contents = (0..columns.len())
@@ -143,7 +143,7 @@ impl Postgres {
 
     async fn shell(&self) -> PgConnection {
         let mut shell = PgConnection::connect(&postgres_url()).await.expect("the server answers");
-        // No power is cut here.
+        // No case cuts the power.
         sqlx::query("SET synchronous_commit = off").execute(&mut shell).await.expect("it is set");
         shell
     }

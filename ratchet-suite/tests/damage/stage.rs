@@ -1,4 +1,4 @@
-//! How rows come to be as a scene wants them.
+//! The steps that bring rows into the states of the scenes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,20 +15,20 @@ use crate::tables::Tables;
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 const LAST_LEASE: Duration = Duration::from_secs(1);
 
-/// What all scenes of a world share.
+/// The environment that all scenes of a world share.
 pub(crate) struct Stage {
     pub(crate) store: Arc<dyn JobStore>,
-    /// A node that dies once all is set.
+    /// A node that dies once all rows are set up.
     pub(crate) dying: Owner,
     pub(crate) cells: Arc<dyn Tables>,
 }
 
-/// One of many alike: how the cells of its rows write its names. A row's place in this list is its role.
+/// One of many equal instances of a scene: its names, as cells write them. The index of a name is the role of its row.
 #[derive(Clone)]
 pub(crate) struct Instance {
     pub(crate) names: Vec<String>,
     pub(crate) jobs: Vec<JobId>,
-    /// Its names that are no ids, as they were given.
+    /// Its names that are not ids, as they were given.
     pub(crate) texts: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn text(text: &str) -> Sanitized {
     Sanitized::new(&Verbatim, &JobFailure::new("", text))
 }
 
-/// A job that has something in every field.
+/// Makes a job that has a value in every field.
 pub(crate) fn full() -> NewJob {
     let mut spec = JobSpec::new(call());
     let name = spec.id.to_string();
@@ -117,7 +117,7 @@ impl Stage {
         self.store.join(&NodeInfo::new(owner.clone()), HOUR).await.expect("it joins");
     }
 
-    /// It beats for the last time. Its lease is long enough for others to prove its death.
+    /// Beats for the last time, with a lease long enough for others to prove the owner's death.
     pub(crate) async fn die(&self, owner: &Owner) {
         self.store.beat(&Beat::new(owner.clone(), LAST_LEASE)).await.expect("a last beat");
     }

@@ -1,5 +1,4 @@
-//! What operators and other parts of a program do with rows that are damaged: it is done, or refused with a reason, and
-//! no call fails.
+//! Controls by operators and programs on damaged rows: each is carried out or refused with a reason, and no call fails.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use crate::damages::Damage;
 use crate::scenes::SCENES;
 use crate::stage::{Instance, named, text};
 
-/// Asks for something that touches each damaged row; answers what went wrong.
+/// Makes a call that touches each damaged row; returns the ones that failed.
 pub(crate) async fn all(
     store: &dyn JobStore,
     built: &[Vec<Instance>],

@@ -1,4 +1,4 @@
-//! Stored rows, as somebody with a shell sees them, and ways to damage them.
+//! Stored rows as seen through a database shell, and ways to damage them.
 
 use std::sync::Arc;
 
@@ -12,25 +12,25 @@ use ratchet_api::store::JobStore;
 pub(crate) trait Tables: Send + Sync {
     fn name(&self) -> &'static str;
 
-    /// Whether every value is tried in rows of every state. Else each is tried in one, and the values of a column in
-    /// different ones.
+    /// Whether every value is tried in rows of every state. Otherwise each value is tried in one state, and the values
+    /// of a column in different ones.
     fn in_every_state(&self) -> bool {
         true
     }
 
-    /// One more connection of the store.
+    /// Opens one more connection of the store.
     async fn connect(&self) -> Arc<dyn JobStore>;
 
-    /// Every row of every table that the database's own catalogue lists.
+    /// Reads every row of every table in the database's catalogue.
     async fn rows(&self) -> Vec<Row>;
 
-    /// Puts values where none of ours belongs; tells which of them the server took.
+    /// Writes wrong values; returns which of them the server accepted.
     async fn damage(&self, hits: &[Hit<'_>]) -> Vec<bool>;
 
-    /// How cells write a job's id.
+    /// Returns a job's id as cells write it.
     fn id(&self, job: JobId) -> String;
 
-    /// How cells write a text.
+    /// Returns a text as cells write it.
     fn text(&self, text: &str) -> String;
 
     async fn remove(&self);
@@ -39,19 +39,19 @@ pub(crate) trait Tables: Send + Sync {
 /// A value that a column can take and that no store writes there.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Wrong {
-    /// An expression of SQL.
+    /// A SQL expression.
     Sql(&'static str),
-    /// A value in a document.
+    /// A value of a document.
     Bson(Bson),
     /// The field is removed from its document.
     Missing,
 }
 
-/// A row. Cells are texts as their database quotes them.
+/// A row. Cells are texts, as their database quotes them.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) table: String,
-    /// Which row: a condition, or an id.
+    /// The address of the row: a condition, or an id.
     pub(crate) key: Key,
     pub(crate) cells: Vec<Cell>,
 }
@@ -67,7 +67,7 @@ pub(crate) struct Cell {
     pub(crate) column: String,
     pub(crate) in_key: bool,
     pub(crate) content: String,
-    /// What else could stand here.
+    /// The wrong values that the cell accepts.
     pub(crate) wrong: Arc<Vec<Wrong>>,
 }
 

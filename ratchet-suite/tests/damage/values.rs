@@ -1,4 +1,4 @@
-//! Values that the columns of a database can take, by their types: bounds, wrong types, and what no program writes.
+//! Wrong values for the columns of a database, by type: bounds, wrong types, and values that no program writes.
 
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, DateTime, doc};
@@ -10,7 +10,7 @@ fn of(values: &[&'static str], nullable: bool) -> Vec<Wrong> {
     values.iter().chain(null).map(|value| Wrong::Sql(value)).collect()
 }
 
-/// SQLite looks at types only where a table is strict; a text can be any bytes everywhere.
+/// Returns values for SQLite, which checks types only in strict tables; a text can be any bytes in all of them.
 pub(crate) fn sqlite(kind: &str, nullable: bool) -> Vec<Wrong> {
     let values: &[&str] = match kind {
         "INTEGER" => &[
@@ -52,7 +52,7 @@ pub(crate) fn sqlite(kind: &str, nullable: bool) -> Vec<Wrong> {
     of(values, nullable)
 }
 
-/// What the server refuses is counted as such.
+/// Returns values for PostgreSQL; those that the server refuses are counted as such.
 pub(crate) fn postgres(kind: &str, nullable: bool) -> Vec<Wrong> {
     let values: &[&str] = match kind {
         "bigint" => {
@@ -95,7 +95,7 @@ pub(crate) fn postgres(kind: &str, nullable: bool) -> Vec<Wrong> {
     of(values, nullable)
 }
 
-/// A document takes anything anywhere.
+/// Returns values for MongoDB: any field of a document accepts any value.
 pub(crate) fn documents() -> Vec<Wrong> {
     let uuid = |bytes: Vec<u8>| Bson::from(Binary { subtype: BinarySubtype::Uuid, bytes });
     let values = [

@@ -1,4 +1,4 @@
-//! What a node asks its store for, and what it warns about.
+//! The calls that a node makes to its store, and the warnings that it logs.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -21,11 +21,11 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::{Layer, Registry};
 
-/// What happened so far.
+/// The calls so far.
 #[derive(Default)]
 pub(crate) struct Log {
     pub(crate) calls: HashMap<&'static str, usize>,
-    /// How often each job was handed out.
+    /// The number of times that each job was handed out.
     pub(crate) claims: HashMap<JobId, usize>,
     pub(crate) errors: Vec<String>,
 }
@@ -36,7 +36,7 @@ impl Log {
     }
 }
 
-/// A store that keeps count.
+/// A store that counts the calls to it.
 pub(crate) struct Watched<S: ?Sized> {
     inner: Arc<S>,
     pub(crate) log: Arc<Mutex<Log>>,
@@ -128,14 +128,14 @@ ratchet_api::delegate_store!(Watched<dyn JobStore> => inner:
 
 static WARNINGS: LazyLock<Mutex<Vec<String>>> = LazyLock::new(Mutex::default);
 
-/// Every warning of the program so far.
+/// Returns every warning of the program so far.
 pub(crate) fn warnings() -> Vec<String> {
     WARNINGS.lock().expect("nobody panics").clone()
 }
 
-/// From now on warnings are kept.
+/// Installs the collector of warnings.
 pub(crate) fn keep_warnings() {
-    // Another test may have begun before.
+    // Another test may have installed it already.
     drop(tracing::subscriber::set_global_default(Registry::default().with(Keeper)));
 }
 

@@ -1,4 +1,4 @@
-//! A place with many damages at once, a node that works there, and what must hold nevertheless.
+//! A store with many damages at once, a node that works on it, and the checks that must hold nevertheless.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -16,23 +16,23 @@ use crate::tables::{Hit, Row, Tables, Wrong};
 use crate::watch::{Log, Watched, warnings};
 use crate::{reads, steer};
 
-/// What a world came to.
+/// The result of a world.
 #[derive(Default)]
 pub(crate) struct Report {
     pub(crate) applied: usize,
     pub(crate) refused: usize,
     pub(crate) violations: Vec<String>,
-    /// Whether a damage is named by each of them.
+    /// Whether each violation names its damage.
     pub(crate) named: bool,
 }
 
 const LEASE: Duration = Duration::from_secs(3);
 const BEAT: Duration = Duration::from_millis(100);
-/// Who does not change for so many beats is at rest.
+/// A node is at rest once nothing has changed for so many beats.
 const STILL: usize = 8;
-/// It must be at rest after so many: far more than a busy machine needs.
+/// The number of beats after which it must be at rest: far more than a busy machine needs.
 const PATIENCE: usize = 3_000;
-/// How often a job may be handed out: at first, after a death, and when its damage is found.
+/// The number of times that a job may be handed out: at first, after a death, and when its damage is found.
 const CLAIMS: usize = 4;
 
 #[derive(Clone, Copy)]
@@ -47,7 +47,7 @@ impl Worker {
     }
 }
 
-/// Which rows belong to which instance, by scene, instance, table and role.
+/// The rows of each instance, by scene, instance, table and role.
 type Found<'a> = HashMap<(usize, usize, &'a str, usize), &'a Row>;
 
 pub(crate) fn assign<'a>(rows: &'a [Row], built: &[Vec<Instance>]) -> Found<'a> {
@@ -79,7 +79,7 @@ pub(crate) async fn stage(tables: &Arc<dyn Tables>) -> Stage {
     stage
 }
 
-/// Applies these damages, each to an instance of its own, and lets a node work among them.
+/// Applies these damages, each to an instance of its own, while a node works on the same store.
 pub(crate) async fn run(tables: Arc<dyn Tables>, damages: &[Damage]) -> Report {
     let stage = stage(&tables).await;
     let mut of_scene: Vec<Vec<&Damage>> = vec![Vec::new(); SCENES.len()];
@@ -164,7 +164,7 @@ async fn work(
         quiet = if now == seen && innocents.left(&*stage.store).await.is_empty() { quiet + 1 } else { 0 };
         seen = now;
         if quiet == STILL {
-            // On a busy machine it takes a while until it is proven that the dead are dead, and their jobs have run again.
+            // On a busy machine it takes a while until the death of the dead is proven and their jobs have run again.
             let idle = stage.store.owned(&node.owner()).await.is_ok_and(|owned| owned.is_empty());
             if idle && all_ended().await {
                 break;
@@ -202,7 +202,7 @@ async fn work(
     node.stop().await;
 }
 
-/// Waits for a beat that has not begun yet.
+/// Waits for the next beat to begin.
 async fn until_next_beat(log: &Mutex<Log>) {
     let beats = || log.lock().expect("nobody panics").count("beat");
     let before = beats();
@@ -215,7 +215,7 @@ pub(crate) fn name(victims: &HashMap<JobId, &Damage>, job: JobId) -> String {
     victims.get(&job).map_or_else(|| format!("job {job}"), |damage| damage.to_string())
 }
 
-/// Nobody is held by the dead, unless it is the row of its node that says that it lives.
+/// Returns jobs that are still RUNNING under a dead owner, unless the damaged row is the one by which it is alive.
 async fn left_running(
     tables: &dyn Tables,
     built: &[Vec<Instance>],

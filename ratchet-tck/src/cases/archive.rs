@@ -246,7 +246,7 @@ pub async fn a_job_ends_though_its_edges_went_with_their_children(fx: Fixture) {
     {
         let steps = chain(&node, 2).await;
         finish(&node, &node.take(steps[0]).await, dead("boom"), vec![]).await;
-        // Paused, it is no dead letter for a while, and the archive leaves it alone.
+        // A paused dead letter is none for a while, and the archive leaves it alone.
         node.store.pause(&[steps[0].into()]).await.expect("pause answers");
         fx.advance(Duration::from_millis(1));
         way.remove(&node, steps[1]).await;
@@ -425,13 +425,13 @@ pub async fn what_belongs_to_other_jobs_stays(fx: Fixture) {
         let led_to = finish(&node, &node.take(neighbours[0]).await, succeeded(), vec![]).await;
         assert_eq!(led_to.released, neighbours[1..], "{way:?}");
         node.end(&node.take(neighbours[1]).await, succeeded()).await;
-        // For the next way, which archives whatever has ended.
+        // For the next way to end, which archives every ended job.
         fx.advance(Duration::from_millis(1));
         assert_eq!(archive(&node, &AT_ONCE, 10).await, 2, "{way:?}");
     }
 }
 
-/// How many rows of history, log lines, alerts and edges belong to a job.
+/// Returns the numbers of history rows, log lines, alerts and edges of a job.
 async fn belongings(peer: &Peer, id: JobId) -> (usize, usize, usize, usize) {
     let store = &peer.store;
     let history = store.executions(id).await.expect("executions answer").len();
@@ -465,7 +465,7 @@ pub async fn a_tag_that_comes_late_outlives_no_job(fx: Fixture) {
     }
 }
 
-/// How a dead letter goes.
+/// The ways in which a dead letter leaves the live tables.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Archived,
@@ -486,7 +486,7 @@ impl Way {
     }
 }
 
-/// Stores a job and ends it this way.
+/// Stores a job and ends it like this.
 async fn ended_job(peer: &Peer, new: NewJob, end: End) -> JobId {
     let claim = peer.running(new).await;
     peer.end(&claim, end).await;
@@ -497,7 +497,7 @@ async fn archive(peer: &Peer, retention: &Retention, limit: usize) -> u64 {
     peer.store.archive(retention, limit).await.expect("archive answers")
 }
 
-/// Everything in the archive, newest first.
+/// Returns everything in the archive, newest first.
 async fn archived(peer: &Peer) -> Vec<ArchivedJob> {
     peer.store.archived(&ArchiveFilter::default(), 1_000).await.expect("archive answers")
 }

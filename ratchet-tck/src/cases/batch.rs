@@ -531,7 +531,7 @@ pub async fn unknown_batches_are_not_found(fx: Fixture) {
     }
 }
 
-/// A batch with its children in one submission, and the children's ids.
+/// Makes a submission of a batch with its children; returns it with the children's ids.
 pub(super) fn batch_of(children: usize, closed: bool) -> (Submission, Vec<JobId>) {
     let parent = job_with(|job| job.spec.job_type = JobType::BatchParent);
     let batch = BatchId::of(parent.spec.id);

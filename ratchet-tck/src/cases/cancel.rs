@@ -1,4 +1,4 @@
-//! Calling jobs off, with everything that waits for them.
+//! Canceling jobs, with everything that waits for them.
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
@@ -160,7 +160,7 @@ pub async fn every_target_gets_its_own_answer(fx: Fixture) {
     assert_eq!(node.store.cancel(&[], &text("stop it")).await.expect("cancel answers"), []);
 }
 
-/// Jobs that meet each other in every way when they are canceled.
+/// Stores jobs that are related in every way that matters when they are canceled.
 async fn relatives(peer: &Peer, name: &str) -> Vec<JobId> {
     let (waiting, running) = (peer.insert(job()).await, peer.running(job()).await.id);
     let holder = peer.insert(keyed(name)).await;
@@ -416,7 +416,7 @@ pub async fn of_two_cancels_at_once_one_counts(fx: Fixture) {
     }
 }
 
-/// Stores a root with three levels of two branches each below it; answers the ids of each level.
+/// Stores a root with three levels of two branches each below it; returns the ids of each level.
 async fn tree(peer: &Peer) -> Vec<Vec<JobId>> {
     let (mut levels, mut edges) = (vec![vec![job()]], Vec::new());
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! Taking jobs: what can be taken, by whom, and what a claim says.
+//! Claims: the jobs that can be claimed, the nodes that can claim them, and the content of a claim.
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
@@ -80,7 +80,7 @@ fn released() -> End {
     End::HandBack { delay: Duration::ZERO, reason: HandBackReason::Released }
 }
 
-/// A job and one that waits for its success.
+/// Stores a job and one that waits for its success.
 async fn chain(peer: &Peer) -> (JobId, JobId) {
     let (parent, child) = (job(), job());
     let (parent_id, child_id) = (parent.spec.id, child.spec.id);
@@ -91,7 +91,7 @@ async fn chain(peer: &Peer) -> (JobId, JobId) {
     (parent_id, child_id)
 }
 
-/// A stored job in every situation in which nobody may take it, with the situation's name.
+/// Stores a job in every situation in which nobody may claim it; returns each with the situation's name.
 async fn untouchables(fx: &Fixture, node: &Peer) -> Vec<(&'static str, JobId)> {
     let store = &node.store;
     let future = node.insert(job_with(|new| new.due = Due::After(SECOND))).await;

@@ -468,7 +468,7 @@ pub async fn a_requested_cancel_wins_over_every_end(fx: Fixture) {
     }
 }
 
-/// Every way an attempt can end.
+/// Returns every way in which an attempt can end.
 pub(super) fn every_end() -> Vec<End> {
     let result = Some(JsonText::from_stored("[1]"));
     vec![
@@ -500,21 +500,21 @@ pub(super) fn called_off() -> End {
     End::Canceled { reason: text("no longer needed") }
 }
 
-/// What an engine commits for a claim whose body did not run.
+/// Makes the outcome that an engine commits for a claim whose body did not run.
 pub(super) fn outcome(claim: &JobClaim, end: End) -> Outcome {
     let mut outcome = Outcome::new(claim.id, claim.fence, end);
     outcome.edges_seen = claim.edge_count;
     outcome
 }
 
-/// What an engine commits for a claim whose body ran.
+/// Makes the outcome that an engine commits for a claim whose body ran.
 pub(super) fn ran(claim: &JobClaim, end: End) -> Outcome {
     let mut outcome = outcome(claim, end);
     outcome.run = Some(RUN);
     outcome
 }
 
-/// The answer to an outcome that must be recorded.
+/// Returns the content of a verdict that must be `Recorded`.
 pub(super) fn recorded(verdict: Verdict) -> Recorded {
     match verdict {
         Verdict::Recorded(recorded) => recorded,

@@ -1,4 +1,4 @@
-//! Rows that a foreign hand damaged: each ends for itself, and all others go on.
+//! Damaged rows: each ends for itself, and all others go on.
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
@@ -35,7 +35,7 @@ cases! { "corrupt";
     a_node_that_cannot_be_read_fails_no_beat_and_is_not_dead_for_it: ["beat.corrupt"] [];
 }
 
-/// Damage that leaves a job where claims find it.
+/// Damage after which claims still find the job.
 const UNREADABLE: [Spoil; 2] = [Spoil::QueueState, Spoil::LastVersion];
 
 fn dead_letter() -> End {
@@ -61,7 +61,7 @@ async fn insert_three(node: &Peer) -> [JobId; 3] {
     [node.insert(job()).await, node.insert(told()).await, node.insert(job()).await]
 }
 
-/// The second of three is marked, the others are as ever.
+/// Checks that the second of three is marked as corrupt, and the others are unaffected.
 fn assert_second_is_corrupt(claims: &[JobClaim], ids: [JobId; 3], how: Spoil) {
     let told: Vec<_> = claims.iter().map(|claim| (claim.id, claim.corrupt.is_some())).collect();
     assert_eq!(told, [(ids[0], false), (ids[1], true), (ids[2], false)], "{how:?}");
@@ -78,7 +78,7 @@ async fn assert_ended(node: &Peer, ids: [JobId; 3], how: Spoil) {
     assert_eq!(node.store.delete(&ids).await.expect("delete answers"), 3, "{how:?}");
 }
 
-/// How many dead letters there are; the newest group must name `newest`.
+/// Returns the number of dead letters; the newest group must name `newest`.
 async fn failed(node: &Peer, newest: JobId) -> u64 {
     let groups = node.store.dead_letters(10).await.expect("dead letters are listed");
     assert_eq!(groups.first().map(|group| group.newest), Some(newest));

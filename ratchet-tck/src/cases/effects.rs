@@ -1,4 +1,4 @@
-//! What an outcome means for the jobs that wait for it: edges satisfied, refused, and left undecided.
+//! The consequences of an outcome for the jobs that wait for it: edges satisfied, refused, and left undecided.
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
@@ -120,7 +120,7 @@ pub async fn all_matching_branches_run_and_the_others_are_canceled(fx: Fixture) 
 pub async fn a_join_waits_for_as_many_parents_as_it_needs(fx: Fixture) {
     use JobStatus::{Canceled, Pending};
     let (node, other) = (fx.node("a").await, fx.node("b").await);
-    // What the parents decide one after the other, and what the join looks like after each.
+    // The decisions of the parents, one after the other, and the state of the join after each.
     for (needs, decisions, after) in [
         (Needs::All, "yyy", [(Pending, 2, 2), (Pending, 1, 1), (Pending, 0, 0)].as_slice()),
         (Needs::All, "yn", &[(Pending, 2, 2), (Canceled, 2, 1)]),
@@ -479,7 +479,7 @@ pub async fn random_graphs_end_as_the_model_says(fx: Fixture) {
 pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
-    /// Some number from 0 to `end - 1`.
+    /// Returns a number from 0 to `end - 1`.
     pub(super) fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -489,14 +489,14 @@ impl Dice {
     }
 }
 
-/// Commits as an engine does that has seen every edge; the outcome must be recorded.
+/// Commits like an engine that has seen every edge; the outcome must be recorded.
 pub(super) async fn finish(peer: &Peer, claim: &JobClaim, end: End, effects: Vec<Effect>) -> Recorded {
     let mut outcome: Outcome = outcome(claim, end);
     outcome.effects = effects;
     recorded(peer.commit(outcome).await)
 }
 
-/// `child` runs if `parent` succeeds.
+/// Makes an edge by which `child` runs if `parent` succeeds.
 pub(super) fn on_success(parent: &NewJob, child: &NewJob) -> Edge {
     Edge::new(parent.spec.id, child.spec.id, Condition::Success)
 }
@@ -508,14 +508,14 @@ pub(super) async fn submit(peer: &Peer, jobs: Vec<NewJob>, edges: Vec<Edge>) {
     assert_eq!(peer.submit(submission).await, Inserted::New);
 }
 
-/// Stores jobs with edges between them; answers their ids.
+/// Stores jobs with edges between them; returns their ids.
 pub(super) async fn store<const N: usize>(peer: &Peer, jobs: [NewJob; N], edges: Vec<Edge>) -> [JobId; N] {
     let ids = std::array::from_fn(|i| jobs[i].spec.id);
     submit(peer, jobs.into(), edges).await;
     ids
 }
 
-/// Stores jobs of which each follows the success of the one before.
+/// Stores jobs each of which follows the success of the one before.
 pub(super) async fn chain(peer: &Peer, length: usize) -> Vec<JobId> {
     let jobs: Vec<_> = (0..length).map(|_| job()).collect();
     let edges = jobs.windows(2).map(|pair| on_success(&pair[0], &pair[1])).collect();
@@ -524,7 +524,7 @@ pub(super) async fn chain(peer: &Peer, length: usize) -> Vec<JobId> {
     ids
 }
 
-/// Stores a job with branches that it decides about.
+/// Stores a job with `width` branches, whose edges it decides.
 async fn fan(peer: &Peer, width: usize) -> (JobId, Vec<JobId>) {
     let (parent, branches) = (job(), (0..width).map(|_| job()).collect::<Vec<_>>());
     let condition = || Condition::Custom("match".into());
@@ -536,7 +536,7 @@ async fn fan(peer: &Peer, width: usize) -> (JobId, Vec<JobId>) {
     (parent_id, ids)
 }
 
-/// Stores jobs that one job waits for.
+/// Stores `parents` jobs and one that waits for them.
 pub(super) async fn join(peer: &Peer, parents: usize, needs: Needs) -> (Vec<JobId>, JobId) {
     let parents: Vec<_> = (0..parents).map(|_| job()).collect();
     let child = job_with(|job| job.needs = needs);
@@ -547,7 +547,7 @@ pub(super) async fn join(peer: &Peer, parents: usize, needs: Needs) -> (Vec<JobI
     (ids, child_id)
 }
 
-/// What is decided about the edges that lead from a job.
+/// Returns the states of the edges that lead from a job.
 pub(super) async fn states(peer: &Peer, parent: JobId) -> Vec<EdgeState> {
     let edges = peer.store.edges_from(&[parent]).await.expect("edges answer");
     edges.into_iter().map(|edge| edge.state).collect()
@@ -558,7 +558,7 @@ pub(super) async fn find_all(peer: &Peer, ids: &[JobId]) -> Vec<Job> {
     found.into_iter().map(|job| job.expect("the job exists")).collect()
 }
 
-/// Where a job is, and how many parents it still needs and has.
+/// Returns a job's status, and how many parents it still needs and has.
 pub(super) fn waits(job: &Job) -> (JobStatus, u32, u32) {
     (job.status, job.blocked_by, job.open_parents)
 }

@@ -1,4 +1,4 @@
-//! What goes in: stored whole or not at all, read back as it was given; and what is taken out again.
+//! Submissions: stored whole or not at all, and read back as given; and the removal of jobs.
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
@@ -70,7 +70,7 @@ cases! { "insert";
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A job with every option set.
+/// Makes a job with every option set.
 fn elaborate() -> NewJob {
     job_with(|new| {
         new.due = Due::After(90 * SECOND);
@@ -95,7 +95,7 @@ fn elaborate() -> NewJob {
     })
 }
 
-/// A job with numbers and instants at the ends of their ranges.
+/// Makes a job with numbers and instants at the ends of their ranges.
 fn extreme() -> NewJob {
     job_with(|new| {
         new.due = Due::At(Timestamp::MAX);
@@ -106,7 +106,7 @@ fn extreme() -> NewJob {
     })
 }
 
-/// Tags are a set: a store need not keep their order.
+/// Sorts the tags of a job: they are a set, whose order a store need not keep.
 fn with_sorted_tags(mut job: Job) -> Job {
     job.spec.tags.sort();
     job
@@ -169,7 +169,7 @@ pub async fn a_call_without_submissions_does_nothing(fx: Fixture) {
     assert_eq!(node.store.insert(&[]).await.expect("insert answers"), []);
 }
 
-/// The children of a new batch, and its parent first.
+/// Makes a submission of a new batch: its parent first, then its children.
 fn batch_of(children: Vec<NewJob>, closed: bool) -> Submission {
     let parent = job_with(|new| new.spec.job_type = JobType::BatchParent);
     let batch = BatchId::of(parent.spec.id);
@@ -185,7 +185,7 @@ fn in_batch(batch: BatchId, mut child: NewJob) -> NewJob {
     child
 }
 
-/// The batch of a submission that was made by `batch_of`.
+/// Returns the batch id of a submission that was made by `batch_of`.
 fn batch_id(submission: &Submission) -> BatchId {
     BatchId::of(submission.id().expect("it has a head"))
 }
@@ -257,7 +257,7 @@ pub async fn a_refused_submission_leaves_its_neighbours_alone(fx: Fixture) {
     }
 }
 
-/// All that an insert could change about these jobs.
+/// Reads everything that an insert could change about these jobs.
 async fn traces(peer: &Peer, ids: &[JobId]) -> (Vec<Option<Job>>, Vec<Edge>, Vec<Edge>, Vec<Option<Batch>>) {
     let batches: Vec<_> = ids.iter().copied().map(BatchId::of).collect();
     (

@@ -1,4 +1,4 @@
-//! Keys: compared by their bytes, held for as long as they should be, given to exactly one.
+//! Keys: compared by their bytes, held as long as documented, given to exactly one job.
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
@@ -49,7 +49,7 @@ async fn first_with(peer: &Peer, key: &str) -> Option<JobId> {
     peer.store.find_by_idempotency_key(&key).await.expect("find_by_idempotency_key answers")
 }
 
-/// Texts that some database, driver or collation takes for one another.
+/// Returns texts that some database, driver or collation confuses with one another.
 fn look_alikes() -> Vec<String> {
     let mut texts: Vec<String> = [
         "key",
@@ -124,7 +124,7 @@ fn look_alikes() -> Vec<String> {
     texts
 }
 
-/// Two jobs for each text in one call, and then one more each, read back on another connection.
+/// Stores two jobs for each text in one call and then one more each, and reads them back on another connection.
 async fn assert_exact(fx: &Fixture, with_key: fn(&str) -> NewJob, taken: fn(JobId) -> Inserted) {
     let (writer, other) = (fx.node("writer").await, fx.node("other").await);
     let texts = look_alikes();
@@ -358,7 +358,7 @@ pub async fn a_business_key_counts_within_one_call(fx: Fixture) {
     assert_eq!(node.find(jobs[2].spec.id).await, None);
 }
 
-/// Lets 2 to 8 connections submit jobs with one key at once, some rounds of it, each with a key of its own.
+/// Lets 2 to 8 connections submit jobs with one key at once, for some rounds, each with a key of its own.
 async fn assert_one_winner(fx: &Fixture, with_key: fn(&str) -> NewJob, lost_to: fn(JobId) -> Inserted) {
     let stores = connections(fx, 8).await;
     let reader = fx.node("reader").await;

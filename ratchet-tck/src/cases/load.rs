@@ -1,4 +1,4 @@
-//! Reading jobs: just before they run, and at any time.
+//! Reads of jobs: by their owner just before they run, and by anybody at any time.
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
@@ -32,7 +32,7 @@ cases! { "load";
     jobs_that_do_not_exist_are_told_in_their_place: ["find.present"] [];
 }
 
-/// Damages a row; a suite that cannot do so shows nothing and must not look as if it did.
+/// Damages a row; fails if the harness cannot do so, because the case would then prove nothing.
 pub(super) async fn spoil(fx: &Fixture, job: JobId, how: Spoil) {
     let spoiled = fx.spoil(job, how).await;
     assert!(spoiled, "this harness cannot damage a row: give its namespaces `Namespace::on_spoil`");
@@ -48,14 +48,14 @@ async fn load_one(peer: &Peer, claim: &JobClaim) -> Loaded {
     load(peer, std::slice::from_ref(claim)).await.remove(0)
 }
 
-/// The same claim with another fence.
+/// Returns the same claim with another fence.
 fn under(claim: &JobClaim, fence: Fence) -> JobClaim {
     let mut other = claim.clone();
     other.fence = fence;
     other
 }
 
-/// A claim that nobody made.
+/// Makes a claim that no store handed out.
 fn made_up(fx: &Fixture, id: JobId, fence: Fence) -> JobClaim {
     JobClaim::new(id, fence, QueueName::default(), fx.now(), fx.now())
 }
@@ -112,7 +112,7 @@ fn jobs_with_one_thing_each(now: Timestamp) -> Vec<NewJob> {
     changes.into_iter().map(job_with).collect()
 }
 
-/// Takes a job that has told about its progress.
+/// Claims a job that has reported progress.
 async fn reporting(node: &Peer) -> JobClaim {
     let claim = node.running(job()).await;
     let report = ProgressReport { id: claim.id, fence: claim.fence, done: 1, total: Some(2), message: None };
@@ -120,7 +120,7 @@ async fn reporting(node: &Peer) -> JobClaim {
     claim
 }
 
-/// Takes a job that had one of its parents, which was enough, and may get the other.
+/// Claims a job that needed one of its two parents and may still get the other.
 async fn waiting_for_another(node: &Peer) -> JobClaim {
     let (one, other) = (job(), job());
     let any = job_with(|new| new.needs = Needs::AtLeast(1));
@@ -237,7 +237,7 @@ pub async fn all_edges_come_with_a_job_in_the_order_of_evaluation(fx: Fixture) {
         edge.priority = priority;
         edge
     };
-    // Among equal priorities the order of storing counts, which is not that of the ids.
+    // Among edges of equal priority the order of insertion counts, which differs from that of the ids.
     let mut edges = vec![edge(ids[3], 5), edge(ids[4], 0), edge(ids[1], 0), edge(ids[2], -7)];
     let between = Edge::new(ids[1], ids[2], Condition::Success);
     edges.push(between.clone());
@@ -260,7 +260,7 @@ pub async fn an_unreadable_row_is_told_for_itself_alone(fx: Fixture) {
     let node = fx.node("a").await;
     let told = job_with(|new| new.spec.on_failure = Some(payload()));
     let claims = [node.running(job()).await, node.running(told).await, node.running(job()).await];
-    // No claim says this; what it does say may be taken from it.
+    // No claim carries the backoff; a store may read all that a claim does carry from the claim itself.
     spoil(&fx, claims[1].id, Spoil::UnknownBackoff).await;
 
     let loaded = load(&node, &claims).await;

@@ -37,7 +37,7 @@ async fn try_lock(peer: &Peer, text: &str, ttl: Duration) -> Option<LockLease> {
     peer.store.try_lock(&name(text), ttl, &peer.owner).await.expect("try_lock answers")
 }
 
-/// Takes a lock that must be free.
+/// Acquires a lock that must be free.
 async fn lock(peer: &Peer, ttl: Duration) -> LockLease {
     let lease = try_lock(peer, "purge", ttl).await.expect("the lock is free");
     assert_eq!((&lease.name, &lease.owner), (&name("purge"), &peer.owner));
@@ -59,7 +59,7 @@ pub async fn while_a_lease_runs_no_other_owner_gets_the_lock(fx: Fixture) {
         assert_eq!(try_lock(&other, "purge", SECOND).await, None);
         fx.advance(SECOND * 199);
     }
-    // The same label in another life is another owner.
+    // The same label in another incarnation is another owner.
     let reborn = Peer { store: fx.connect().await, owner: Owner::incarnate("node") };
     assert_eq!(try_lock(&reborn, "purge", SECOND).await, None);
 }
@@ -85,12 +85,12 @@ pub async fn under_a_race_exactly_one_owner_gets_the_lock(fx: Fixture) {
         assert_eq!(lease.owner, nodes[*winner].owner);
         assert!(lease.term > last_term, "{} after {last_term}", lease.term);
         last_term = lease.term;
-        // Once by itself, once by hand; the next race starts from a free lock that was held before.
+        // Freed by hand and by its end in turn: the next race starts from a free lock that was held before.
         if round % 2 == 0 {
             assert!(unlock(&nodes[0], lease).await);
         } else {
             fx.advance(SECOND);
-            // Its own last holder might win again without a change of holder.
+            // The last holder could win again without a change of holder.
             let stranger = fx.node("stranger").await;
             let lease = lock(&stranger, SECOND).await;
             assert!(unlock(&stranger, &lease).await);

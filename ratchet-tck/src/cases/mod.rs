@@ -1,4 +1,4 @@
-//! The cases, one area a file.
+//! The cases, one area per file.
 
 pub mod archive;
 pub mod batch;
@@ -31,7 +31,7 @@ pub mod transition;
 
 use crate::Case;
 
-/// Every case of every area.
+/// Returns every case of every area.
 pub fn all() -> impl Iterator<Item = &'static Case> {
     [
         insert::CASES,

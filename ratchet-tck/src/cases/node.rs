@@ -1,4 +1,4 @@
-//! Nodes: joining, beating, leaving; what a beat tells; paused queues.
+//! Nodes: join, beat, leave; the content of a beat's reply; paused queues.
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
@@ -53,7 +53,7 @@ async fn beat(peer: &Peer, lease: Duration) -> BeatReply {
     peer.store.beat(&Beat::new(peer.owner.clone(), lease)).await.expect("beat answers")
 }
 
-/// A beat that must count.
+/// Beats; the beat must be accepted.
 async fn told(peer: &Peer) -> BeatReply {
     let reply = beat(peer, Fixture::LONG).await;
     assert!(reply.accepted, "{reply:?}");
@@ -92,7 +92,7 @@ async fn schedule(peer: &Peer, key: &str, next_fire: Option<Timestamp>) -> JobId
     master
 }
 
-/// A child of a job that never runs, due at `due`.
+/// Makes a submission of a child, due at `due`, of a job that never runs.
 async fn blocked(peer: &Peer, due: Due) -> Submission {
     let mut submission = Submission::single(job_with(|new| new.due = Due::After(Fixture::LONG)));
     let child = job_with(|new| new.due = due);
@@ -186,7 +186,7 @@ pub async fn a_lease_shorter_than_a_second_counts(fx: Fixture) {
     fx.advance(quarter);
     assert_eq!(node.claim(1).await, [], "not a millisecond longer");
 
-    // Rounded up, so that a lease never becomes none at all.
+    // Rounded up, so that a short lease never becomes none at all.
     assert!(beat(&node, Duration::from_micros(1)).await.accepted);
     assert_eq!(node.claim_one().await.id, waiting);
 }
@@ -226,7 +226,7 @@ pub async fn a_reaped_node_is_refused_for_ever(fx: Fixture) {
 
     other.end(&moved[0], End::HandBack { delay: Duration::ZERO, reason: HandBackReason::Crashed }).await;
     assert!(!beat(&node, HOUR).await.accepted, "also when its jobs are settled");
-    // A join that was under way for long must not bring it back; whether it is an error does not matter.
+    // A join that was under way for long must not bring the node back; whether it is an error is left open.
     let _ = node.store.join(&NodeInfo::new(node.owner.clone()), HOUR).await;
     assert!(!beat(&node, HOUR).await.accepted, "also after a late join");
     assert_eq!(node.claim(1).await, []);

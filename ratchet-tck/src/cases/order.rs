@@ -1,4 +1,4 @@
-//! The order of claims, against a plain sort by the formula.
+//! The order of claims, compared with a plain sort by the formula.
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
@@ -35,7 +35,7 @@ cases! { "order";
 const QUARTER: Duration = Duration::from_secs(15 * 60);
 const MILLI: Duration = Duration::from_millis(1);
 
-/// What decides about the place of a job.
+/// The fields that decide a job's position.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     id: JobId,
@@ -43,7 +43,7 @@ struct Waiting {
     due: Timestamp,
 }
 
-/// The reference: what can be claimed, best first.
+/// Sorts claimable jobs by the formula, best first: the reference.
 fn sorted(jobs: &[Waiting], now: Timestamp, boost: Option<Duration>) -> Vec<JobId> {
     let mut due: Vec<_> = jobs.iter().filter(|job| job.due <= now).collect();
     due.sort_by_key(|job| (Reverse(job.priority.boosted(now.since(job.due), boost)), job.due, job.id));
@@ -82,7 +82,7 @@ fn waiting_job(name: &str, priority: JobPriority, due: Timestamp) -> (Waiting, N
     (Waiting { id: new.spec.id, priority, due }, new)
 }
 
-/// Stores jobs of all priorities whose ages mix whole intervals (many ties), their neighbours and any millisecond.
+/// Stores jobs of all priorities whose ages are whole intervals (many ties), a millisecond off them, or random.
 async fn mixed(peer: &Peer, name: &str, count: usize, now: Timestamp, seed: u64) -> Vec<Waiting> {
     let mut numbers = Numbers(seed);
     let (mut facts, mut jobs): (Vec<_>, Vec<_>) = (0..count)
@@ -114,7 +114,7 @@ async fn store_all(peer: &Peer, jobs: Vec<NewJob>) {
     }
 }
 
-/// Stores jobs of the default queue, in this order.
+/// Stores jobs in the default queue, in this order.
 async fn store_waiting(peer: &Peer, jobs: &[(JobPriority, Timestamp)]) -> Vec<JobId> {
     let (facts, jobs): (Vec<_>, Vec<_>) =
         jobs.iter().map(|(priority, due)| waiting_job("default", *priority, *due)).unzip();
@@ -254,7 +254,7 @@ pub async fn equal_priorities_go_by_due_time_and_then_by_id(fx: Fixture) {
 
 pub async fn without_a_boost_only_the_priority_counts(fx: Fixture) {
     let node = fx.node("node").await;
-    // An interval of no whole millisecond is none.
+    // An interval that is not a whole millisecond counts as none.
     for (boost, seed) in [(None, 6), (Some(Duration::ZERO), 7), (Some(Duration::from_micros(999)), 8)] {
         let name = format!("boost {boost:?}");
         let jobs = mixed(&node, &name, 60, fx.now(), seed).await;

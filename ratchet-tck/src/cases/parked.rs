@@ -1,4 +1,4 @@
-//! Jobs that are parked on what they lack: who takes them, when, and in which order.
+//! Parked jobs: which claims take them, when, and in which order.
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
@@ -37,7 +37,7 @@ cases! { "parked";
 }
 
 const SECOND: Duration = Duration::from_secs(1);
-/// What [`job`] calls.
+/// The full name of the method that [`job`] calls.
 const RUN: &str = "tck.Service.run";
 
 fn method(name: &str) -> ParkedOn {
@@ -63,7 +63,7 @@ async fn acquire(peer: &Peer, claim: &JobClaim) {
     assert_eq!(permits, [Permit::Granted]);
 }
 
-/// Stores a job, and parks it.
+/// Stores a job, claims it and parks it.
 async fn park(peer: &Peer, new: NewJob, on: ParkedOn) -> JobId {
     let claim = peer.running(new).await;
     peer.end(&claim, End::Park { on }).await;
@@ -446,7 +446,7 @@ pub async fn concurrent_calls_pull_no_job_twice(fx: Fixture) {
         })
         .await;
 
-    // Who meets only what others are taking may end early; one more call sees what is left.
+    // A claim that meets only jobs that others are claiming may return early; one more call finds the rest.
     let mut claimed = claimed.concat();
     claimed.extend(ids(&first.claim(100).await));
     assert_eq!(claimed.len(), 60, "none is taken twice");

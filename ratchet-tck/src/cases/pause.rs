@@ -1,4 +1,4 @@
-//! Setting jobs and schedules aside, and putting them back.
+//! Pausing and resuming of jobs and schedules.
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 

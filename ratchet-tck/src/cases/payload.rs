@@ -1,4 +1,4 @@
-//! Texts: what is stored comes back byte for byte, and what could not is refused at the door.
+//! Texts: a stored one is returned byte for byte, and one that cannot be stored is refused before the insert.
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
@@ -33,7 +33,7 @@ cases! { "payload";
     a_log_line_and_a_progress_message_come_back_as_they_were_sanitized: ["log.appended", "progress.fenced"] [];
 }
 
-/// JSON that some database, driver or parser rewrites, rounds or refuses.
+/// Returns JSON that some database, driver or parser rewrites, rounds or refuses.
 fn awkward_texts() -> Vec<String> {
     let mut texts: Vec<String> = [
         "null",
@@ -90,7 +90,7 @@ fn json(text: &str) -> JsonText {
     JsonText::parse(text).unwrap_or_else(|problem| panic!("{text}: {problem}"))
 }
 
-/// A job that carries the text in every place that takes JSON.
+/// Makes a job that carries the text in every place that takes JSON.
 fn carrying(text: &str) -> NewJob {
     let args = format!("[{text}, {text}]");
     job_with(|new| {
@@ -161,13 +161,13 @@ pub async fn principal_and_trace_context_come_back_exactly(fx: Fixture) {
     }
 }
 
-/// A call whose text has exactly so many bytes.
+/// Makes a call whose text has exactly this many bytes.
 fn call_of(bytes: usize) -> JobPayload {
     let bare = call(r#"[""]"#).text().as_str().len();
     call(&format!(r#"["{}"]"#, "x".repeat(bytes - bare)))
 }
 
-/// A JSON text of exactly so many bytes.
+/// Makes a JSON text of exactly this many bytes.
 fn json_of(bytes: usize) -> JsonText {
     json(&format!(r#"{{"a":"{}"}}"#, "x".repeat(bytes - 8)))
 }
@@ -319,7 +319,7 @@ pub async fn a_result_comes_back_byte_for_byte(fx: Fixture) {
     }
 }
 
-/// Texts as a body may produce them; a sanitizer's bounds make them storable, and no store changes them again.
+/// Returns texts as a body may produce them; a sanitizer's bounds make them storable, and no store changes them again.
 fn awkward_errors() -> Vec<Sanitized> {
     let long = "é".repeat(Sanitized::MAX_LEN);
     let texts = [

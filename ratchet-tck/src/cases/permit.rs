@@ -53,7 +53,7 @@ async fn acquire(peer: &Peer, requests: &[PermitRequest]) -> Vec<Permit> {
     permits
 }
 
-/// Asks for a permit of `gateway`.
+/// Requests a permit of `gateway`.
 async fn ask(peer: &Peer, claim: &JobClaim) -> Permit {
     acquire(peer, &[request(claim, "gateway")]).await[0]
 }
@@ -70,7 +70,7 @@ async fn running(peer: &Peer, count: usize) -> Vec<JobClaim> {
     claims
 }
 
-/// Who holds a permit of the only resource, sorted.
+/// Returns the holders of permits of the only resource, sorted.
 async fn holders(peer: &Peer) -> Vec<JobId> {
     let uses = peer.store.resources().await.expect("resources answers");
     let [ResourceUse { holders, .. }] = uses.as_slice() else { panic!("one resource: {uses:?}") };

@@ -1,4 +1,4 @@
-//! Beats without a gap: what proves that a node is dead.
+//! Beats without a gap, which prove that a silent node is dead.
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
@@ -34,7 +34,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const MILLI: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A beat with a lease of two seconds that must count, with this gap allowed.
+/// Beats with a lease of two seconds and this allowed gap; the beat must be accepted.
 async fn beat(peer: &Peer, gap: Duration) -> BeatReply {
     let mut beat = Beat::new(peer.owner.clone(), SECOND * 2);
     beat.gap = gap;
@@ -48,7 +48,7 @@ async fn listed(reader: &Peer, owner: &Owner) -> Node {
     nodes.into_iter().find(|node| node.info.owner == *owner).expect("it is listed")
 }
 
-/// Since when a node beats, and what was no gap.
+/// Returns since when a node has been beating, and the longest pause that did not count as a gap.
 async fn span(reader: &Peer, node: &Peer) -> (Timestamp, Duration) {
     let node = listed(reader, &node.owner).await;
     (node.beating_since, node.beat_gap)
@@ -197,7 +197,7 @@ pub async fn lives_that_are_shorter_than_a_lease_prove_a_death_together(fx: Fixt
     for (at, verdict) in &verdicts {
         assert_eq!(*verdict, Death::Proven, "at {at}: {verdicts:?}");
     }
-    // The database cannot be reached for a while, and nobody knows who lives.
+    // The database is unreachable for a while, so no beat proves anything about that time.
     fx.advance(SECOND * 5);
     let last = fx.node_with_lease("last", SECOND * 2).await;
     let reply = beat(&last, MILLI * 800).await;
@@ -206,7 +206,7 @@ pub async fn lives_that_are_shorter_than_a_lease_prove_a_death_together(fx: Fixt
     assert_eq!(verdict, Death::Unproven { gap: SECOND });
 }
 
-/// Has the store mend what waits in vain, an hour having been taken back within the last ten seconds.
+/// Reports to the store that the clock went back by an hour within the last ten seconds.
 async fn mend(peer: &Peer) -> u64 {
     peer.store.clock_went_back(HOUR, SECOND * 10, 1_000).await.expect("clock_went_back answers")
 }
@@ -222,7 +222,7 @@ fn after(delay: Duration) -> NewJob {
 pub async fn what_was_due_stays_due_when_the_clock_goes_back(fx: Fixture) {
     let node = fx.node("node").await;
     let start = fx.now();
-    // Of old: due to the millisecond when the clock goes back, and a millisecond later.
+    // Written before the step: due to the millisecond when the clock goes back, and a millisecond later.
     let (old, not_yet) =
         (node.insert(after(HOUR * 5 + SECOND)).await, node.insert(after(HOUR * 5 + SECOND + MILLI)).await);
     fx.advance(HOUR * 5);

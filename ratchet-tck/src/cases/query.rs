@@ -1,4 +1,4 @@
-//! What people ask: lists, stories, queues, dead letters, schedules and batches.
+//! Queries for people and tools: lists, histories, queues, dead letters, schedules and batches.
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
@@ -191,7 +191,7 @@ pub async fn dead_letters_are_found_by_their_fingerprint(fx: Fixture) {
     node.store.pause(&[paused.into(), given_up.into()]).await.expect("pause answers");
     node.store.cancel(&[given_up.into()], &text("enough")).await.expect("cancel answers");
     node.store.retry(&[retried.into()]).await.expect("retry answers");
-    // It fails alike, but not for good.
+    // It fails in the same way, but is retried.
     let claim = node.running(job()).await;
     node.end(&claim, End::Retry { delay: SECOND, error: error("no answer after 4 ms") }).await;
 
@@ -237,7 +237,7 @@ pub async fn fields_restrict_together(fx: Fixture) {
 
 pub async fn jobs_are_found_by_the_state_that_readers_see(fx: Fixture) {
     let (node, reader) = (fx.node("a").await, fx.node("b").await);
-    // The way to some states needs another job, which waits in the default queue.
+    // Some states can be reached only with another job, which waits in the default queue.
     let mut reached = Vec::new();
     for life in Life::LIVE.into_iter().chain(Life::ENDED) {
         reached.push((life, life.reach(&node, in_queue("seen")).await));
@@ -353,7 +353,7 @@ pub async fn pages_are_not_disturbed_by_what_happens_meanwhile(fx: Fixture) {
     for _ in 0..3 {
         other.insert(job()).await;
     }
-    // One that was shown goes, the very one that the next page starts after, and one that was not.
+    // Deletes a job that was listed, the one that the next page starts after, and one that was not listed yet.
     for gone in [stored[1], stored[3], stored[6]] {
         let claim = other.take(gone).await;
         other.end(&claim, End::Succeeded { result: None }).await;

@@ -1,4 +1,4 @@
-//! Races: whoever wins, every contender gets a sensible answer and every invariant holds.
+//! Races: whoever wins, every contender gets a defined answer and every invariant holds.
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
@@ -65,7 +65,7 @@ async fn nodes(fx: &Fixture, count: usize) -> Vec<Peer> {
     nodes
 }
 
-/// Runs two futures on tasks that start together. Rounds differ in who gets the better start.
+/// Runs two futures on tasks that start together. Rounds differ in which one starts a little earlier.
 async fn duel<A, B>(
     round: usize,
     one: impl Future<Output = A> + Send + 'static,
@@ -125,7 +125,7 @@ async fn retry(peer: &Peer, id: JobId) -> RetryVerdict {
     peer.store.retry(&[id.into()]).await.expect("retry answers").remove(0)
 }
 
-/// Claims until there is nothing left.
+/// Claims until nothing is left.
 async fn drain(peer: &Peer, limit: usize) -> Vec<JobClaim> {
     let mut all = Vec::new();
     loop {
@@ -175,7 +175,7 @@ pub async fn no_claim_that_starts_after_the_pause_of_a_queue_gets_a_job(fx: Fixt
                     if i == 0 {
                         yield_now().await;
                         let answer = node.store.set_queue_paused(&QueueName::default(), true).await;
-                        // Told before it is looked at, so that the others end in any case.
+                        // Set before it is checked, so that the others end in any case.
                         paused.store(true, Ordering::SeqCst);
                         assert!(answer.expect("the queue answers"), "it was not paused");
                     }
@@ -212,7 +212,7 @@ pub async fn whatever_happens_at_once_every_job_is_in_one_state(fx: Fixture) {
         let (node, jobs) = (nodes[i].clone(), Arc::clone(&jobs));
         async move {
             for step in 0..30 {
-                // Every node walks through jobs and deeds at a pace of its own.
+                // Each node goes through jobs and operations at a different pace.
                 let id = jobs[(step * (2 * i + 1) + i) % jobs.len()];
                 let target = [id.into()];
                 match (step + i) % 6 {
@@ -230,7 +230,7 @@ pub async fn whatever_happens_at_once_every_job_is_in_one_state(fx: Fixture) {
     World { nodes: &nodes, jobs: jobs.to_vec() }.check_and_settle().await;
 }
 
-/// Ends whatever the node holds, in turns.
+/// Ends every job that the node holds, in alternating ways.
 async fn end_all(node: &Peer, turn: usize) {
     let retry = End::Retry { delay: Duration::ZERO, error: error("busy") };
     let ends = [dead_letter(), retry, crashed(), done()];

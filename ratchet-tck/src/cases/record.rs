@@ -1,4 +1,4 @@
-//! What is kept beside the jobs: history, logs, tags, edges and alerts.
+//! Records beside the jobs: history, logs, tags, edges and alerts.
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
@@ -364,7 +364,7 @@ pub async fn tags_that_are_added_together_are_all_there_once(fx: Fixture) {
     assert_eq!(by_tag(&node, "shared", None, 100).await.len(), 5);
 }
 
-/// Every kind of condition, with values that are easily bent on the way.
+/// Returns every kind of condition, with values that are easily distorted by storing.
 fn conditions() -> Vec<Condition> {
     let test =
         |pointer: &str, op, value| Condition::ResultValue(ResultTest { pointer: pointer.into(), op, value });
@@ -397,7 +397,7 @@ async fn edges_to(peer: &Peer, children: &[JobId]) -> Vec<Edge> {
     peer.store.edges_to(children).await.expect("edges_to answers")
 }
 
-/// `child` follows `parent`, evaluated at this place.
+/// Makes an edge from `parent` to `child` with this evaluation priority.
 fn edge(parent: JobId, child: JobId, priority: i32) -> Edge {
     let mut edge = Edge::new(parent, child, Condition::Success);
     edge.priority = priority;
@@ -417,7 +417,7 @@ pub async fn edges_are_read_as_they_were_given_in_the_order_of_evaluation(fx: Fi
         let unrelated = edge(stranger, child.spec.id, 0);
         let submission = linked(vec![child], vec![new.clone(), unrelated]);
         assert_eq!(writer.submit(submission).await, Inserted::New);
-        // The answer for an ended parent is about the moment of storing.
+        // The field concerns only the moment of the insert.
         new.if_ended = None;
         given.push(new);
     }

@@ -1,4 +1,4 @@
-//! The work of dead nodes: who may take it over, and what the dead can still do.
+//! Recovery: which jobs of dead nodes may be taken over, and what a dead node's calls still do.
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
@@ -72,7 +72,7 @@ fn crashed() -> End {
     End::HandBack { delay: Duration::ZERO, reason: HandBackReason::Crashed }
 }
 
-/// Every way an attempt can end.
+/// Returns every way in which an attempt can end.
 fn every_end() -> Vec<End> {
     let dead = |reason| End::DeadLetter { error: error("too late"), reason };
     let back = |reason| End::HandBack { delay: SECOND, reason };
@@ -88,7 +88,7 @@ fn every_end() -> Vec<End> {
     ]
 }
 
-/// A node whose lease has run out while it ran `new`, and what it believes to hold.
+/// Starts a node whose lease runs out while it runs `new`; returns it with the claim that it believes to hold.
 async fn dead_with(fx: &Fixture, new: NewJob) -> (Peer, JobClaim) {
     let node = fx.node_with_lease("dead", SECOND).await;
     let claim = node.running(new).await;
@@ -96,7 +96,7 @@ async fn dead_with(fx: &Fixture, new: NewJob) -> (Peer, JobClaim) {
     (node, claim)
 }
 
-/// A node whose job was taken over: the node, its old claim, and the claim of its heir.
+/// Starts a node whose job is taken over; returns the node, its old claim, and the claim of its heir.
 async fn zombie(fx: &Fixture, heir: &Peer, new: NewJob) -> (Peer, JobClaim, JobClaim) {
     let (node, old) = dead_with(fx, new).await;
     let mut moved = recover(from_ref(&node.owner), heir, 10).await;
@@ -122,7 +122,7 @@ pub async fn a_job_of_a_dead_owner_moves_as_it_is(fx: Fixture) {
     let mut expected: Job = before;
     expected.picked_by = Some(heir.owner);
     expected.fence = after.fence;
-    // Whether it counts as picked anew is the store's affair: only reports read it.
+    // Whether a takeover sets `picked_at` anew is left to the store: only reports read it.
     expected.picked_at = after.picked_at;
     assert_eq!(after, expected, "attempts, error, status and all the rest stay");
     assert_eq!((after.status, after.attempts, after.crash_count), (JobStatus::Running, 1, 0));
@@ -224,7 +224,7 @@ pub async fn no_outcome_of_a_zombie_changes_anything(fx: Fixture) {
         let new = job_with(|new| new.spec.business_key = Some(key(n)));
         let (zombie, old, moved) = zombie(&fx, &heir, new).await;
         let before = heir.job(old.id).await;
-        // The second fence is the heir's: to know it does not help.
+        // The second fence is the heir's: knowing it does not help.
         for fence in [old.fence, moved.fence] {
             let mut outcome = Outcome::new(old.id, fence, end.clone());
             outcome.run = Some(Run { started_ago: SECOND, ran_for: MILLI });

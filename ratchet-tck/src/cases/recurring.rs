@@ -1,4 +1,4 @@
-//! Schedules: masters that are never claimed, and fires that happen once.
+//! Schedules: masters that are never claimed, and fires that happen once each.
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
@@ -387,7 +387,7 @@ fn schedule(key: &str, next_fire: Timestamp) -> NewRecurring {
     NewRecurring::new(business_key(key), JobSpec::new(payload()), recurrence)
 }
 
-/// A schedule that uses every option a fire can take over.
+/// Makes a schedule that uses every option that a fire can inherit.
 fn full_schedule(key: &str, next_fire: Timestamp) -> NewRecurring {
     let mut new = schedule(key, next_fire);
     new.spec.priority = JobPriority::High;
@@ -416,7 +416,7 @@ async fn saved(peer: &Peer, key: &str, next_fire: Timestamp) -> JobId {
     new.spec.id
 }
 
-/// A job of its own for this instant of a schedule.
+/// Makes a submission of a fire: a job of its own for this instant of a schedule.
 fn fire(master: JobId, instant: Timestamp, next_fire: Option<Timestamp>) -> Submission {
     let mut submission = Submission::single(job());
     submission.fire = Some(Fire { master, instant, next_fire });
@@ -427,7 +427,7 @@ async fn due(peer: &Peer, limit: usize) -> Vec<JobId> {
     ids(&peer.store.due_recurring(limit).await.expect("due answers"))
 }
 
-/// Every schedule that has not ended.
+/// Returns every schedule that has not ended.
 async fn listed(peer: &Peer) -> Vec<JobId> {
     ids(&peer.store.recurring().await.expect("recurring answers"))
 }

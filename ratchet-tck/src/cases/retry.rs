@@ -1,4 +1,4 @@
-//! Reviving dead letters by hand, with what their failure had canceled.
+//! Manual retries of dead letters, with the dependents that their failure had canceled.
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
@@ -99,7 +99,7 @@ pub async fn every_target_gets_its_own_answer(fx: Fixture) {
     assert_eq!(node.store.retry(&[]).await.expect("retry answers"), []);
 }
 
-/// Jobs that meet each other in every way when they are retried.
+/// Stores jobs that are related in every way that matters when they are retried.
 async fn relatives(peer: &Peer, name: &str) -> Vec<JobId> {
     let fail = async |id| {
         finish(peer, &peer.take(id).await, dead("boom"), vec![]).await;
@@ -153,14 +153,14 @@ pub async fn many_are_retried_as_they_would_be_one_by_one(fx: Fixture) {
     }
 }
 
-/// Names the jobs of a family in a text by their places.
+/// Replaces the ids of a family in a text by their indexes.
 pub(super) fn places(family: &[JobId], text: &str) -> String {
     let named =
         |text: String, (place, id): (usize, &JobId)| text.replace(&id.to_string(), &format!("#{place}"));
     family.iter().enumerate().fold(text.to_owned(), named)
 }
 
-/// The jobs of two families, and the batches that they are the parents of, are in the same state.
+/// Checks that the jobs of two families, and the batches whose parents they are, are in the same states.
 pub(super) async fn assert_alike(peer: &Peer, some: &[JobId], others: &[JobId]) {
     let batches = |family: &[JobId]| family.iter().map(|id| BatchId::of(*id)).collect::<Vec<_>>();
     let found =

@@ -1,4 +1,4 @@
-//! The familiar operations on one job at a time, written over the batch-shaped ones.
+//! The single-job operations, which are built on the batched ones.
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
@@ -116,7 +116,7 @@ pub async fn the_status_of_a_job_is_found(fx: Fixture) {
     assert_eq!(other.store.status_of(JobId::generate()).await.expect("it answers"), None);
 }
 
-/// Every move that a compare-and-swap can make: the drawn ones but the claim. A paused job that was pending cannot fail.
+/// Every move that a compare-and-swap can make: all transitions but the claim. A job paused from PENDING cannot fail.
 const MOVES: [(JobStatus, JobStatus); 10] = [
     (JobStatus::Pending, JobStatus::Paused),
     (JobStatus::Pending, JobStatus::Canceled),
@@ -206,7 +206,7 @@ pub async fn of_two_compare_and_swaps_at_once_one_is_applied(fx: Fixture) {
     }
 }
 
-/// A new job in this state; a paused one that was pending.
+/// Stores a new job in this state; a paused one was pending before.
 async fn job_in(node: &Peer, status: JobStatus) -> JobId {
     let ended = async |end| {
         let claim = node.running(job()).await;

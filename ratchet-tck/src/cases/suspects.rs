@@ -23,7 +23,7 @@ cases! { "suspects";
 }
 
 const SECOND: Duration = Duration::from_secs(1);
-/// What [`job`] calls.
+/// The full name of the method that [`job`] calls.
 const RUN: &str = "tck.Service.run";
 
 fn suspect(crashes: u32) -> ParkedOn {
@@ -39,7 +39,7 @@ async fn record(peer: &Peer, outcome: Outcome) {
     assert!(matches!(verdict, Verdict::Recorded(_)), "{verdict:?}");
 }
 
-/// Stores a job whose node died with it, for the first time in truth.
+/// Stores a job and records it as crashed `crashes` times, although it is its first crash.
 async fn crash(peer: &Peer, new: NewJob, crashes: u32, delay: Duration) -> JobId {
     let claim = peer.running(new).await;
     let mut outcome = handed_back(&claim, HandBackReason::Crashed, delay);

@@ -1,4 +1,4 @@
-//! Time: whose clock decides, and how exactly it is kept.
+//! Time: the clock that decides, and the precision that is kept.
 
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
@@ -32,7 +32,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const MILLI: Duration = Duration::from_millis(1);
 
-/// A node that lives by this clock.
+/// Starts a node on a connection with this clock.
 async fn node_by(fx: &Fixture, clock: StoreClock, lease: Duration) -> Peer {
     let peer = Peer { store: fx.connect_by(clock).await, owner: Owner::incarnate("node") };
     peer.store.join(&NodeInfo::new(peer.owner.clone()), lease).await.expect("a node joins");
@@ -48,7 +48,7 @@ fn purge_lock() -> LockName {
 }
 
 pub async fn every_stamp_comes_from_the_clock_of_the_store(fx: Fixture) {
-    // 1999 and 2099: a stamp of any other clock would stand out.
+    // 1999 and 2099: a timestamp of any other clock would stand out.
     for start in [915_148_800_123, 4_070_908_800_987] {
         let clock = ManualClock::starting_at(Timestamp::from_millis(start));
         let node = node_by(&fx, StoreClock::Manual(clock.clone()), HOUR).await;

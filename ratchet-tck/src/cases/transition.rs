@@ -27,7 +27,7 @@ cases! { "transition";
     a_random_walk_makes_only_drawn_moves: ["commit.fence_raised", "cancel.once", "resume.origin"] [24 25 30];
 }
 
-/// A state to start from. Some statuses have more than one.
+/// A state of a job, as far as transitions are concerned. Some statuses have more than one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Pending,
@@ -39,7 +39,7 @@ enum State {
     Failed,
     Canceled,
     Paused,
-    /// Paused as a dead letter.
+    /// Paused from FAILED.
     SetAside,
 }
 
@@ -185,7 +185,7 @@ pub async fn a_random_walk_makes_only_drawn_moves(fx: Fixture) {
                 let drawn = Transition { from: before.status, cause, to: after.status };
                 assert!(TRANSITIONS.contains(&drawn), "{walk}");
             }
-            // A requested cancel is seen at once, but the row moves only when the body has ended.
+            // A requested cancel is visible at once, but the row moves only when the body has ended.
             let requested = before.status == JobStatus::Running
                 && after.status == JobStatus::Canceled
                 && operation == Operation::Cancel;
@@ -228,7 +228,7 @@ impl State {
         }
     }
 
-    /// What readers see.
+    /// Returns the status that readers see.
     fn status(self) -> JobStatus {
         match self {
             Self::Pending | Self::Blocked => JobStatus::Pending,
@@ -242,7 +242,7 @@ impl State {
 }
 
 impl Operation {
-    /// What moves the job; deleting is no move.
+    /// Returns the cause of the move; deleting is not a move.
     fn cause(self) -> Option<Cause> {
         Some(match self {
             Self::Claim => Cause::Claim,
@@ -269,16 +269,16 @@ impl Operation {
         })
     }
 
-    /// The status after the operation, `Some(None)` if the job is gone, `None` if the operation is refused.
+    /// Returns the status after the operation: `Some(None)` if the job is gone, `None` if the operation is refused.
     fn expected(self, state: State) -> Option<Option<JobStatus>> {
         let gone = |ended: bool| ended.then_some(None);
         match (self, state) {
             (Self::Delete, State::Stopping) => None,
             (Self::Delete, _) => gone(state.status().is_terminal()),
             (Self::Claim, State::Blocked) => None,
-            // Whatever is committed, the cancel wins.
+            // The cancel wins over every outcome.
             (_, State::Stopping) => self.end().map(|_| Some(JobStatus::Canceled)),
-            // Only together with the parent whose failure canceled it.
+            // It is revived only together with the parent whose failure canceled it.
             (Self::Retry, State::Canceled) => None,
             (Self::CallOff, _) if state != State::Running => None,
             (Self::Resume, State::Paused) => Some(Some(JobStatus::Pending)),
@@ -291,13 +291,13 @@ impl Operation {
         }
     }
 
-    /// Whether owner or status of the stored row change. A requested cancel changes neither yet.
+    /// Whether the owner or the status of the stored row changes. A requested cancel changes neither yet.
     fn moves_the_row(self, state: State) -> bool {
         let requested = self == Self::Cancel && state == State::Running;
         self.expected(state).is_some() && !requested
     }
 
-    /// Tries it on the job as it was just read; answers whether the store did something.
+    /// Tries the operation on the job as it was just read; returns whether the store did something.
     async fn attempt(self, node: &Peer, job: &Job) -> bool {
         let (id, store) = (job.spec.id, &node.store);
         let target = [Target::from(id)];

@@ -41,7 +41,7 @@ fn good() -> (JobId, Evidence) {
     (job, evidence)
 }
 
-/// What is found after this is changed.
+/// The violations found after a change of this evidence.
 fn found(spoil: impl FnOnce(JobId, &mut Evidence)) -> Vec<&'static str> {
     let (job, mut evidence) = good();
     spoil(job, &mut evidence);

@@ -1,4 +1,4 @@
-//! Every change of the jobs of a MongoDB, read from a change stream with the documents from before and after.
+//! Every change of the jobs in a MongoDB, read from a change stream with the documents before and after.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,19 +20,19 @@ use super::{Change, hold};
 
 pub(super) const JOBS: &str = "scheduler_job";
 pub(super) const NODES: &str = "scheduler_node";
-/// A document in here ends the reading.
+/// The collection in which a document marks the end of reading.
 const MARKS: &str = "torture_mark";
-/// How long an election may keep the stream from going on, and how long it may lag behind in the end.
+/// The most time for the stream to continue after an election, and to catch up at the end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Reads along until it is told to stop, so that nothing is lost when the server trims its log.
+/// The reader, which follows until it is stopped, so that nothing is lost when the server trims its log.
 pub(super) struct Reader {
     database: Database,
     reading: Mutex<Option<JoinHandle<Result<Vec<Change>>>>>,
 }
 
 impl Reader {
-    /// Begins with what happens from now on.
+    /// Starts with changes from now on.
     pub(super) async fn start(database: Database) -> Result<Self> {
         for collection in [JOBS, NODES] {
             let images = doc! { "collMod": collection, "changeStreamPreAndPostImages": { "enabled": true } };
@@ -43,7 +43,7 @@ impl Reader {
         Ok(Self { database, reading })
     }
 
-    /// Everything until now. Nothing is read after this.
+    /// Stops and returns every change until now.
     pub(super) async fn stop(&self) -> Result<Vec<Change>> {
         let reading = self.reading.lock().await.take().context("the changes were read before")?;
         self.database.collection::<Document>(MARKS).insert_one(doc! {}).await?;
@@ -58,7 +58,7 @@ async fn read(database: Database, mut stream: ChangeStream<Event>) -> Result<Vec
             Ok(Some(event)) if event.ns.coll == MARKS => return Ok(story.changes),
             Ok(Some(event)) => story.note(event),
             Ok(None) => {}
-            // The driver goes on by itself, but gives up when there is no primary.
+            // The driver resumes by itself, but gives up when there is no primary.
             Err(error) => {
                 eprintln!("\nthe change stream is opened again: {error}");
                 stream = reopen(&database, token).await?;
@@ -113,7 +113,7 @@ struct Namespace {
     coll: String,
 }
 
-/// What matters of a job's or a node's document.
+/// The fields of a job's or a node's document that matter here.
 #[derive(Debug, Deserialize)]
 struct Image {
     status: Option<String>,
@@ -128,11 +128,11 @@ struct Queue {
     picked_by: Option<String>,
 }
 
-/// What was read so far.
+/// The changes read so far.
 #[derive(Default)]
 struct Story {
     changes: Vec<Change>,
-    /// Until when the owners count as alive.
+    /// The ends of the owners' leases.
     leases: HashMap<String, i64>,
 }
 

@@ -1,5 +1,4 @@
-//! What the database saw: every change of every job, noted by triggers or read from a change stream, of which no node
-//! knows.
+//! The database's own record of every change of every job, by triggers or a change stream that no node knows of.
 
 mod change_stream;
 mod mongodb;
@@ -40,13 +39,13 @@ pub(crate) struct Change {
     pub(crate) at: i64,
     pub(crate) old: Option<Hold>,
     pub(crate) new: Option<Hold>,
-    /// Until when the old owner counted as alive.
+    /// The end of the old owner's lease.
     pub(crate) old_lease: Option<i64>,
-    /// When it was due before.
+    /// The due time before the change.
     pub(crate) due: Option<i64>,
 }
 
-/// Who held a job, and how.
+/// The status, owner and fence of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hold {
     pub(crate) status: String,
@@ -63,7 +62,7 @@ pub(crate) struct Recorded {
     pub(crate) result: String,
 }
 
-/// What must never be seen, not even for a moment.
+/// Counts of states that must never exist, not even for a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Excess {
     /// Business keys with more than one live job.
@@ -75,7 +74,7 @@ pub(crate) struct Excess {
 }
 
 impl Excess {
-    /// The worse of both.
+    /// The maximum of both, field by field.
     pub(crate) fn max(self, other: Self) -> Self {
         Self {
             keys: self.keys.max(other.keys),
@@ -85,40 +84,40 @@ impl Excess {
     }
 }
 
-/// What is left when everything has ended, and should not be.
+/// Counts of rows that should not be left when all jobs have ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rest {
     pub(crate) permits: i64,
     pub(crate) keys: i64,
 }
 
-/// A database that was made for this run.
+/// A database made for this run.
 #[async_trait]
 pub(crate) trait Witness: Send + Sync {
-    /// A store on it, for those who submit.
+    /// Opens a store on it for the submitter.
     async fn store(&self) -> Result<Arc<dyn JobStore>>;
-    /// What a worker needs to find it.
+    /// The arguments by which a worker finds it.
     fn address(&self) -> Vec<String>;
-    /// Cuts everybody off.
+    /// Cuts all connections.
     async fn cut(&self) -> Result<()>;
-    /// And lets them back.
+    /// Allows connections again.
     async fn mend(&self) -> Result<()>;
-    /// Ends the server in the hardest way, after which it starts again; `false` if there is none.
+    /// Crashes the server, which then starts again; `false` if there is none.
     async fn crash(&self) -> Result<bool>;
-    /// Kills the primary. A standby only reads for so long before it is promoted; members of a replica set elect another by
-    /// themselves. Answers when writes were taken again.
+    /// Kills the primary. A standby is read-only for `reading` before it is promoted; members of a replica set elect
+    /// another one by themselves. Returns the time when writes were accepted again.
     async fn fail_over(&self, _reading: Duration) -> Result<i64> {
         bail!("this store has no standby")
     }
-    /// Tells the primary to step down; answers when another one took writes.
+    /// Tells the primary to step down; returns the time when another one accepted writes.
     async fn step_down(&self) -> Result<i64> {
         bail!("this store has no primary that steps down")
     }
-    /// Leaves no room on the disk of the database.
+    /// Fills the disk of the database.
     async fn fill_disk(&self) -> Result<()> {
         bail!("this store has no disk of its own")
     }
-    /// And makes room again.
+    /// Frees the disk again.
     async fn free_disk(&self) -> Result<()> {
         bail!("this store has no disk of its own")
     }
@@ -126,17 +125,17 @@ pub(crate) trait Witness: Send + Sync {
     async fn changes(&self) -> Result<Vec<Change>>;
     /// Every recorded outcome so far.
     async fn recorded(&self) -> Result<Vec<Recorded>>;
-    /// What must never be seen, as it is now.
+    /// The current counts of states that must never exist.
     async fn excess(&self) -> Result<Excess>;
-    /// What is left now.
+    /// The current counts of leftover rows.
     async fn rest(&self) -> Result<Rest>;
-    /// Loses a job, and records a success of another a second time.
+    /// Deletes a job, and records a second success of another, to test the check.
     async fn spoil(&self) -> Result<()>;
-    /// Nobody needs it any more.
+    /// Removes the database.
     async fn remove(&self) -> Result<()>;
 }
 
-/// Makes an empty database.
+/// Creates an empty database.
 pub(crate) async fn make(store: StoreName, scenario: Scenario, folder: &Path) -> Result<Box<dyn Witness>> {
     Ok(match store {
         StoreName::Postgres => Box::new(Postgres::make(scenario == Scenario::Failover).await?),
@@ -145,7 +144,7 @@ pub(crate) async fn make(store: StoreName, scenario: Scenario, folder: &Path) ->
     })
 }
 
-/// A queue row that was or is there.
+/// The owner part of a queue row; `None` if there was no row.
 fn hold(status: Option<String>, owner: Option<String>, fence: Option<i64>) -> Option<Hold> {
     Some(Hold { status: status?, owner, fence: fence? })
 }

@@ -1,4 +1,4 @@
-//! A database of MongoDB: behind a proxy that can cut it off, or in a replica set of its own.
+//! A MongoDB database: behind a proxy that can cut it off, or in a replica set of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,17 +26,17 @@ const EXECUTIONS: &str = "scheduler_job_execution";
 const LIMITS: &str = "scheduler_resource_limit";
 const PERMITS: &str = "scheduler_resource_permit";
 
-/// A database with a name of its own.
+/// A database with a unique name.
 pub(crate) struct Mongodb {
-    /// Past the proxy.
+    /// The database, not through the proxy.
     database: Database,
-    /// For workers and those who submit.
+    /// The URL for workers and the submitter.
     url: String,
     reader: Reader,
     way: Way,
 }
 
-/// How workers get there.
+/// The route from workers to the database.
 enum Way {
     /// Through a proxy to the server of the tests.
     Proxy(Proxy),
@@ -45,7 +45,7 @@ enum Way {
 }
 
 impl Mongodb {
-    /// Makes it on the server of the tests, or on a set of its own if members are to be killed.
+    /// Creates it on the server of the tests, or in a replica set of its own if members are to be killed.
     pub(crate) async fn make(scenario: Scenario) -> Result<Self> {
         let given = ratchet_servers::url(Server::Mongodb)?;
         let members = match scenario {
@@ -58,7 +58,7 @@ impl Mongodb {
             (set.url(), set.url(), Way::Members(Mutex::new(set)))
         } else {
             let proxy = proxy_to(&given).await?;
-            // A driver that looks for the members of the set would find a way past the proxy.
+            // A driver that discovers the members of the set would bypass the proxy.
             let url = format!("mongodb://127.0.0.1:{}/?directConnection=true", proxy.port());
             (given, url, Way::Proxy(proxy))
         };
@@ -73,7 +73,7 @@ impl Mongodb {
         self.database.collection(name)
     }
 
-    /// How many documents come out of a pipeline that reads everything as of one moment.
+    /// The number of results of a pipeline that reads everything from one snapshot.
     async fn count(&self, collection: &str, mut pipeline: Vec<Document>) -> Result<i64> {
         pipeline.push(doc! { "$count": "n" });
         let collection = self.collection(collection);
@@ -82,7 +82,7 @@ impl Mongodb {
         Ok(rows.first().map_or(0, |row| row.get_i32("n").unwrap_or(i32::MAX)).into())
     }
 
-    /// How many values of this field more than one job has.
+    /// The number of values of this field that several jobs share.
     async fn shared(&self, field: &str) -> Result<i64> {
         let pipeline = vec![
             doc! { "$match": { field: { "$exists": true } } },
@@ -92,7 +92,7 @@ impl Mongodb {
         self.count(JOBS, pipeline).await
     }
 
-    /// The set, locked for as long as something is done to it.
+    /// The replica set, locked while it is changed.
     async fn set(&self) -> Result<tokio::sync::MutexGuard<'_, ReplicaSet>> {
         match &self.way {
             Way::Members(set) => Ok(set.lock().await),
@@ -114,7 +114,7 @@ pub(crate) async fn open(url: &str, database: &str) -> Result<Arc<dyn JobStore>>
     Ok(Arc::new(MongoStore::connect(url, MongoOptions::default().database(database)).await?))
 }
 
-/// An attempt in the history, whether it is part of its job's document or has a document of its own.
+/// An attempt in the history, in its job's document or in one of its own.
 #[derive(Deserialize)]
 struct Execution {
     job: Uuid,

@@ -1,4 +1,4 @@
-//! A schema of PostgreSQL, behind a proxy that can cut it off.
+//! A PostgreSQL schema, behind a proxy that can cut it off.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +20,9 @@ use super::{Change, Excess, Recorded, Rest, Witness, hold};
 use crate::cluster::Cluster;
 use crate::proxy::Proxy;
 
-/// A schema with a name of its own.
+/// A schema with a unique name.
 pub(crate) struct Postgres {
-    /// Past the proxy, with the schema's tables at hand.
+    /// The server, not through the proxy, with the schema in the search path.
     server: PgConnectOptions,
     schema: Namespace,
     name: String,
@@ -33,7 +33,7 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    /// Makes it on the server of the tests, or on one of its own that has a standby.
+    /// Creates it on the server of the tests, or on one of its own that has a standby.
     pub(crate) async fn make(with_standby: bool) -> Result<Self> {
         let mut url = ratchet_servers::url(Server::Postgres)?;
         let cluster = if with_standby { Some(Cluster::start(&url).await?) } else { None };
@@ -47,7 +47,7 @@ impl Postgres {
         let proxy = Proxy::to(server.get_host(), server.get_port()).await?;
         let (user, database) = (server.get_username(), server.get_database().unwrap_or("postgres"));
         let proxied = format!("postgres://{user}@127.0.0.1:{}/{database}", proxy.port());
-        // Past the proxy nobody would find the primary after a failover.
+        // After a failover the primary is found only through the proxy.
         let server = if with_standby { server.port(proxy.port()) } else { server };
         let server = server.options([("search_path", &name)]);
         let place = Self { server, schema, name, proxied, proxy, cluster: cluster.map(Mutex::new) };
@@ -87,11 +87,11 @@ impl Witness for Postgres {
         Ok(())
     }
 
-    /// A server one of whose processes is killed ends all others and recovers from its log.
+    /// Kills one backend: the server then ends all others and recovers from its log.
     async fn crash(&self) -> Result<bool> {
         let mut victim = self.connection().await?;
         let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut victim).await?;
-        // The number may be one of another machine's.
+        // The number may belong to another machine.
         let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         anyhow::ensure!(program.trim() == "postgres", "the server is not on this machine");
         crate::fleet::signal("KILL", &pid.to_string()).await?;

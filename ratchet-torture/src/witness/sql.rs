@@ -1,4 +1,4 @@
-//! What the SQL stores have in common: their tables have the same names.
+//! The queries that the SQL stores share: their tables have the same names.
 
 use anyhow::Result;
 use async_trait::async_trait;
@@ -7,15 +7,15 @@ use uuid::Uuid;
 
 use super::{Excess, Recorded, Rest};
 
-/// How many business keys have more than one live job.
+/// Counts business keys with more than one live job.
 const KEYS_IN_EXCESS: &str = "SELECT count(*) FROM (
     SELECT 1 FROM scheduler_job_queue WHERE business_key IS NOT NULL GROUP BY business_key HAVING count(*) > 1
 ) twice";
-/// How many idempotency keys have more than one job.
+/// Counts idempotency keys with more than one job.
 const IDEMPOTENCY_KEYS_IN_EXCESS: &str = "SELECT count(*) FROM (
     SELECT 1 FROM scheduler_job WHERE idempotency_key IS NOT NULL GROUP BY idempotency_key HAVING count(*) > 1
 ) twice";
-/// How many resources have more permits than their limit.
+/// Counts resources with more permits than their limit.
 const RESOURCES_IN_EXCESS: &str = "SELECT count(*) FROM scheduler_resource_limit l WHERE l.max_concurrent < (
     SELECT count(*) FROM scheduler_resource_permit p WHERE p.resource_name = l.resource_name
 )";
@@ -30,10 +30,10 @@ const RECORD_TWICE: &str =
     SELECT job_id, fence + 1000, node_id, status, attempt, recorded_at FROM scheduler_job_execution
     WHERE status = 'SUCCEEDED' ORDER BY job_id DESC LIMIT 1";
 
-/// A database that understands SQL.
+/// A SQL database.
 #[async_trait]
 pub(super) trait Sql: Sync {
-    /// The number that this query answers.
+    /// The number that this query returns.
     async fn count(&self, query: &'static str) -> Result<i64>;
     /// Runs a statement.
     async fn execute(&self, statement: &'static str) -> Result<()>;

@@ -1,4 +1,4 @@
-//! A file of SQLite's.
+//! A SQLite file.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
@@ -20,22 +20,22 @@ use uuid::Uuid;
 use super::sql::{self, RECORDED, Sql, recorded};
 use super::{Change, Excess, Recorded, Rest, Witness, hold};
 
-/// A file.
+/// A database in a file.
 pub(crate) struct Sqlite {
     file: PathBuf,
-    /// Locks everybody out for as long as it is there.
+    /// A transaction that locks out all writers while it exists.
     lock: Mutex<Option<SqliteConnection>>,
-    /// The disk that it is on, if that was made for this run.
+    /// The disk of the file, if one was made for this run.
     disk: Option<Disk>,
 }
 
-/// A small file system in memory, which goes with this.
+/// A small file system in memory, unmounted on drop.
 struct Disk {
     folder: PathBuf,
 }
 
 impl Disk {
-    /// Megabytes: more than the database needs.
+    /// The size: more than the database needs.
     const SIZE: &str = "size=64m";
 
     fn mount(folder: PathBuf) -> Result<Self> {
@@ -50,7 +50,7 @@ impl Disk {
         self.folder.join("filler")
     }
 
-    /// Writes until there is no room for a byte.
+    /// Writes until the disk is full to the last byte.
     fn fill(&self) -> Result<()> {
         let (mut file, mut size) = (File::create(self.filler())?, 1 << 20);
         let nothing = vec![0; size];
@@ -67,13 +67,13 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Also while a worker that is about to be killed has files open.
+        // Lazily: a worker that is about to be killed may have files open.
         let _ = Command::new("umount").arg("--lazy").arg(&self.folder).status();
     }
 }
 
 impl Sqlite {
-    /// Makes it in this folder, or on a small disk of its own below it.
+    /// Creates it in this folder, or on a small disk of its own below it.
     pub(crate) async fn make(folder: &Path, on_a_disk: bool) -> Result<Self> {
         let disk = on_a_disk.then(|| Disk::mount(folder.join("disk"))).transpose()?;
         let file = disk.as_ref().map_or(folder, |disk| &disk.folder).join("jobs.db");
@@ -99,7 +99,7 @@ impl Witness for Sqlite {
         vec!["--sqlite".to_owned(), self.file.display().to_string()]
     }
 
-    /// Nobody can write while somebody else does.
+    /// Holds a write lock, so that no other connection can write.
     async fn cut(&self) -> Result<()> {
         let mut connection = self.connection().await?;
         sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut connection).await?;

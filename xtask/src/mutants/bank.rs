@@ -1,4 +1,4 @@
-//! The bank: broken stores and engines as small changes of text, one file an area.
+//! The bank: broken stores and engines as small text edits, one file per area.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,13 +15,13 @@ use crate::{servers::Server, test::SHARED_SQL};
 const STORES: &str = "ratchet-tck/mutants";
 /// Broken engines.
 const ENGINES: &str = "ratchet-suite/mutants";
-/// Schemas and statements that still give the right rows, but not the right way.
+/// Schemas and statements that return the right rows, but by the wrong plan.
 const PLANS: &str = "ratchet-store-sqlite/mutants";
-/// Schemas, migrations and readings of errors that are wrong.
+/// Wrong schemas, migrations and error mappings.
 const SQL: &str = "ratchet-store-core/mutants";
 /// Statements and indexes of the store on MongoDB.
 const MONGODB: &str = "ratchet-store-mongodb/mutants";
-/// The area of mutants of the pure rules, which no case of a store may see.
+/// The area of mutants of the pure rules, which the cases of stores cannot detect.
 const PURE: &str = "api";
 
 /// One wrong change, and the rule that it breaks.
@@ -33,20 +33,20 @@ pub(crate) struct Mutant {
     pub(crate) file: String,
     pub(crate) change: Change,
     pub(crate) suite: Suite,
-    /// Only tests that have this in their name run: the rest has nothing to do with the file.
+    /// Only tests with this in their name run: the others do not concern the file.
     pub(crate) only: Option<String>,
 }
 
-/// How a mutant changes its file.
+/// The change of a mutant to its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// Texts are replaced, wherever they stand.
+    /// Texts are replaced wherever they occur.
     Texts(Vec<Edit>),
     /// The code between two positions is replaced.
     Span(Span),
 }
 
-/// A text that stands in the file exactly once, and what stands there instead.
+/// A text that occurs in the file exactly once, and its replacement.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Edit {
@@ -54,7 +54,7 @@ pub(crate) struct Edit {
     replace: String,
 }
 
-/// Code between two positions, each a line and a column counted from 1, and what stands there instead.
+/// The code between two positions, each a line and a column counted from 1, and its replacement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: (usize, usize),
@@ -74,11 +74,11 @@ pub(crate) enum Suite {
     Core,
     /// The engine's behaviours on the memory store.
     Engine,
-    /// How SQLite finds rows.
+    /// The plans of SQLite.
     Plans,
     /// The conformance suite on MongoDB.
     Mongodb,
-    /// How MongoDB finds documents.
+    /// The plans of MongoDB.
     Explain,
     /// The unit tests of `ratchet-store-core`.
     Sql,
@@ -126,15 +126,15 @@ struct Entry {
     file: String,
     find: String,
     replace: String,
-    /// Further places, for a rule that the file keeps in more than one.
+    /// Further edits, for a rule that the file implements in several places.
     #[serde(default)]
     also: Vec<Edit>,
     suite: Option<Suite>,
     only: Option<String>,
 }
 
-/// Reads the bank and makes sure that every mutant still fits the sources, and that every area of the suite is shown to
-/// have teeth: by a mutant of its own, or by one of `generated` that its cases caught.
+/// Reads the bank and checks that every mutant still fits the sources, and that every area of the suite can fail: that
+/// it has a mutant of its own, or one of `generated` that its cases caught.
 pub(crate) fn load(workspace: &Path, generated: &BTreeSet<&str>) -> Result<Vec<Mutant>> {
     let stores = read(workspace, STORES, Suite::Memory)?;
     let engines = read(workspace, ENGINES, Suite::Core)?;
@@ -153,7 +153,7 @@ pub(crate) fn load(workspace: &Path, generated: &BTreeSet<&str>) -> Result<Vec<M
     Ok(bank)
 }
 
-/// Reads one folder, whose mutants `usual` has to catch unless they say otherwise.
+/// Reads one folder, whose mutants must be caught by `usual` unless they name another suite.
 fn read(workspace: &Path, folder: &str, usual: Suite) -> Result<Vec<Mutant>> {
     let mut mutants = Vec::new();
     for path in files(&workspace.join(folder))? {
@@ -182,7 +182,7 @@ fn parse(area: &str, text: &str, usual: Suite) -> Result<Vec<Mutant>> {
     Ok(file.mutant.into_iter().map(mutant).collect())
 }
 
-/// Broken stores and the areas of the suite belong together.
+/// Finds areas without mutants and mutants without an area.
 fn strange_areas(stores: &[Mutant], areas: &BTreeSet<&str>, generated: &BTreeSet<&str>) -> Vec<String> {
     let mut problems = Vec::new();
     for Mutant { area, name, .. } in stores {
@@ -196,7 +196,7 @@ fn strange_areas(stores: &[Mutant], areas: &BTreeSet<&str>, generated: &BTreeSet
     problems
 }
 
-/// What does not fit the sources: a mutant that does not is a rule that nobody tests any more.
+/// Finds mutants that do not fit the sources: their rule is no longer tested.
 fn stale(bank: &[Mutant], read: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut problems = Vec::new();
     let mut names = BTreeMap::new();
@@ -216,7 +216,7 @@ fn stale(bank: &[Mutant], read: impl Fn(&str) -> Option<String>) -> Vec<String> 
 }
 
 impl Mutant {
-    /// The text of its file with the change made.
+    /// The text of its file with the change applied.
     pub(crate) fn apply(&self, text: &str) -> Result<String> {
         let edit = |text: String, edit: &Edit| match text.matches(&edit.find).count() {
             _ if edit.find == edit.replace => bail!("it changes nothing"),
@@ -229,12 +229,12 @@ impl Mutant {
         }
     }
 
-    /// Whether a tool made it; those of a bank are bound to texts.
+    /// Whether cargo-mutants made it; those of a bank are bound to texts.
     pub(crate) fn is_generated(&self) -> bool {
         matches!(self.change, Change::Span(_))
     }
 
-    /// All that makes it this mutant and no other.
+    /// The fields that identify this mutant, as text.
     pub(crate) fn definition(&self) -> String {
         let Self { file, change, suite, only, .. } = self;
         format!("{file}\n{change:?}\n{suite:?}\n{only:?}")

@@ -1,11 +1,11 @@
-//! Results that are committed: a file of TOML below a heading.
+//! Committed results: a TOML file below a heading.
 
 use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Reads a file of the checkout; one that is not there holds nothing.
+/// Reads a file of the checkout; a missing one is empty.
 pub(super) fn read<T: Default + DeserializeOwned>(workspace: &Path, file: &'static str) -> Result<T> {
     let path = workspace.join(file);
     if !path.exists() {

@@ -1,7 +1,7 @@
-//! Mutants that cargo-mutants generates, for code that it understands: `cargo xtask tck --generated`.
+//! Mutants that cargo-mutants generates, for code that it can parse: `cargo xtask tck --generated`.
 //!
-//! They pin no text of the sources, so a refactoring breaks none of them. A developer has the tool and commits the result,
-//! `mutants.generated.toml`; CI has not and only reads it.
+//! They pin no text of the sources, so a refactoring breaks none of them. Developers have the tool and commit the
+//! result, `mutants.generated.toml`; CI does not have it and only reads the file.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,24 +34,24 @@ pub(crate) struct Generated {
     pub(crate) files: Vec<Results>,
 }
 
-/// What is known about the mutants of one source file, each by the tool's description of it.
+/// The known results for the mutants of one source file, keyed by the tool's description of each.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Results {
     pub(crate) path: String,
-    /// Of the source trees that the results depend on.
+    /// The hash of the source trees that the results depend on.
     hash: String,
     /// The commit on which, or on top of which, they were tried.
     pub(crate) verified: String,
-    /// How many do not compile and so show nothing.
+    /// The number of mutants that do not compile and so show nothing.
     unviable: usize,
-    /// Nobody has noticed these yet.
+    /// The mutants that no test has caught.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) missed: Vec<String>,
     /// The tests that caught each; none if the suite hung or crashed.
     #[serde(default)]
     pub(crate) caught: BTreeMap<String, Vec<String>>,
-    /// Why no test can tell it from the original.
+    /// The reasons why no test can tell these from the original.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) equivalent: BTreeMap<String, String>,
 }
@@ -65,18 +65,18 @@ impl Generated {
         committed::write(workspace, FILE, HEADER, self)
     }
 
-    /// The areas of the suite whose cases have caught one.
+    /// The areas of the suite whose cases have caught a mutant.
     pub(crate) fn areas(&self) -> BTreeSet<&str> {
         let caught = self.files.iter().flat_map(|file| file.caught.values().flatten());
         caught.filter_map(|test| test.split_once("::")).map(|(area, _)| area).collect()
     }
 
-    /// Whether the results of a file stand.
+    /// Whether the results of a file are still valid.
     pub(crate) fn stands(&self, path: &str, hash: &str) -> bool {
         self.files.iter().any(|file| file.path == path && file.hash == hash)
     }
 
-    /// Takes the results of a file in, with the reasons that stood in its old ones.
+    /// Replaces the results of a file, and keeps the reasons of the old ones.
     pub(crate) fn merge(&mut self, mut new: Results) {
         if let Some(old) = self.files.iter().position(|file| file.path == new.path) {
             new.take_over_reasons(&self.files.remove(old));
@@ -85,14 +85,14 @@ impl Generated {
         self.files.sort_by(|a, b| a.path.cmp(&b.path));
     }
 
-    /// Drops the files that have no mutants any more.
+    /// Drops files that have no mutants any more.
     pub(crate) fn retain(&mut self, paths: &BTreeSet<&str>) {
         self.files.retain(|file| paths.contains(file.path.as_str()));
     }
 }
 
 impl Results {
-    /// Sorts out how the mutants of a file fared.
+    /// Sorts the mutants of a file by their fates.
     pub(crate) fn new(path: &str, hash: String, verified: &str, fates: Vec<(Mutant, Fate)>) -> Self {
         let mut new = Self { path: path.into(), hash, verified: verified.into(), ..Self::default() };
         for (mutant, fate) in fates {
@@ -107,7 +107,7 @@ impl Results {
         new
     }
 
-    /// Explains what was missed by the reasons that were given for it before, also under a function's former name.
+    /// Moves missed mutants to `equivalent` if the old results have a reason, also under a function's former name.
     fn take_over_reasons(&mut self, old: &Self) {
         let renamed = self.renamed(old);
         let reasons = old.equivalent.iter().map(|(name, reason)| {
@@ -123,7 +123,7 @@ impl Results {
         }
     }
 
-    /// The new name of each function that is gone, if another one has mutants of the same kinds.
+    /// The new name of each removed function, if another one has mutants of the same kinds.
     fn renamed<'a>(&'a self, old: &'a Self) -> BTreeMap<&'a str, &'a str> {
         let (before, now) = (old.kinds(), self.kinds());
         let gone = before.iter().filter(|(function, _)| !now.contains_key(*function));
@@ -135,7 +135,7 @@ impl Results {
         gone.filter_map(|(function, kinds)| Some((*function, appeared(kinds)?))).collect()
     }
 
-    /// What is done to each function.
+    /// The kinds of mutants of each function.
     fn kinds(&self) -> BTreeMap<&str, BTreeSet<String>> {
         let mut kinds: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         for name in self.caught.keys().chain(&self.missed).chain(self.equivalent.keys()) {
@@ -146,7 +146,7 @@ impl Results {
     }
 }
 
-/// The function that a description names: `replace < with <= in FUNCTION`, `replace FUNCTION -> u8 with 0`.
+/// The function in a description: `replace < with <= in FUNCTION`, `replace FUNCTION -> u8 with 0`.
 fn function_of(name: &str) -> &str {
     let name = name.split(" #").next().unwrap_or(name);
     if let Some((_, function)) = name.rsplit_once(" in ") {
@@ -177,7 +177,7 @@ struct Position {
     column: usize,
 }
 
-/// Everything that the tool would change, by file.
+/// All mutants that the tool generates, by file.
 pub(crate) fn list(workspace: &Path) -> Result<BTreeMap<String, Vec<Mutant>>> {
     let out = crate::cargo().args(["mutants", "--list", "--json"]).current_dir(workspace).output();
     let out = out.context(HOW_TO_INSTALL)?;
@@ -209,7 +209,7 @@ fn parse(json: &[u8]) -> Result<BTreeMap<String, Vec<Mutant>>> {
     Ok(files)
 }
 
-/// The tests that have to notice a change of this file: the next ones only what those before have missed.
+/// The suites that must catch a change of this file: each later one gets only what those before have missed.
 pub(crate) fn suites(file: &str) -> &'static [Suite] {
     match folder_of(file) {
         "ratchet-api" => &[Suite::Api, Suite::Memory],
@@ -219,12 +219,12 @@ pub(crate) fn suites(file: &str) -> &'static [Suite] {
     }
 }
 
-/// Whether the suite of this mutant is not the last that has to notice it.
+/// Whether another suite follows if that of this mutant misses it.
 pub(crate) fn is_tried_further(mutant: &Mutant) -> bool {
     mutant.is_generated() && suites(&mutant.file).last() != Some(&mutant.suite)
 }
 
-/// The hash that the results of a file have now.
+/// The current hash for the results of a file.
 pub(crate) fn hash(file: &str, trees: &Trees<'_>) -> Result<String> {
     let tests = suites(file).iter().map(|suite| suite.tests_of());
     let folders: BTreeSet<&str> = tests.chain([folder_of(file)]).collect();

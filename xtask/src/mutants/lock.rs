@@ -1,7 +1,7 @@
-//! `mutants.lock`: which tests catch which mutant, and for which sources that was verified.
+//! `mutants.lock`: the tests that catch each mutant, and the sources for which that was verified.
 //!
-//! A result stands while its hash does: the mutant, the crate that it changes and the crate of the tests. So a run tries
-//! what changed; of the rest it draws a tenth by the commit's hash, and what has not been verified for long.
+//! A result is valid while its hash is: the mutant, the crate that it changes and the crate of the tests. So a run
+//! tries what changed, a tenth of the rest drawn by the commit's hash, and what has not been verified for long.
 
 use std::{collections::BTreeMap, path::Path, process::Command};
 
@@ -21,12 +21,12 @@ const HEADER: &str = "\
 # `hash` covers the mutant and the source trees of the crate that it changes and of the crate that tests it;
 # `verified` is the commit on which, or on top of which, it was tried last.
 ";
-/// An entry that was not verified for so many commits is tried again.
+/// The number of commits after which an entry is tried again.
 const MAX_AGE: usize = 20;
-/// One in so many entries that still stand is tried again.
+/// One in this many valid entries is tried again.
 const SHARE: u8 = 10;
 
-/// What is known about one mutant that was caught.
+/// The result for one mutant that was caught.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Entry {
@@ -58,7 +58,7 @@ impl Lock {
         self.entries.iter().find(|entry| entry.name == name)
     }
 
-    /// Takes a new result in, in the place of the old one, and drops what is not in the bank any more.
+    /// Replaces the result of a mutant, and drops those that are no longer in the bank.
     pub(crate) fn replace(&mut self, bank: &[Mutant], name: &str, entry: Option<Entry>) {
         let is_known = |name: &str| bank.iter().any(|mutant| mutant.name == name);
         self.entries.retain(|old| is_known(&old.name) && old.name != name);
@@ -67,7 +67,7 @@ impl Lock {
     }
 }
 
-/// Why a mutant is tried.
+/// The reason for which a mutant is tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
     /// It has no entry, or another hash.
@@ -80,16 +80,16 @@ pub(crate) enum Reason {
     Asked,
 }
 
-/// Decides which mutants are due.
+/// The rules for which mutants are due.
 pub(crate) struct Due<'a> {
     pub(crate) lock: &'a Lock,
-    /// How many commits ago a commit was; `None` if it is not part of the history.
+    /// The number of commits since a commit; `None` if it is not part of the history.
     pub(crate) age: &'a dyn Fn(&str) -> Option<usize>,
     pub(crate) commit: &'a str,
 }
 
 impl Due<'_> {
-    /// Why a mutant with this hash is due; `None` if its entry stands.
+    /// The reason for which a mutant with this hash is due; `None` if its entry is valid.
     pub(crate) fn reason(&self, name: &str, hash: &str) -> Option<Reason> {
         let Some(entry) = self.lock.entry(name).filter(|entry| entry.hash == hash) else {
             return Some(Reason::Changed);
@@ -106,7 +106,7 @@ pub(crate) fn draw(commit: &str, name: &str) -> u8 {
     Sha256::new().chain_update(commit).chain_update(name).finalize()[0]
 }
 
-/// The hash that an entry for this mutant has now.
+/// The current hash for an entry of this mutant.
 pub(crate) fn hash(mutant: &Mutant, trees: &Trees<'_>) -> Result<String> {
     let definition = mutant.definition();
     trees.hash(&[&definition], &[folder_of(&mutant.file), mutant.suite.tests_of()])
@@ -115,7 +115,7 @@ pub(crate) fn hash(mutant: &Mutant, trees: &Trees<'_>) -> Result<String> {
 /// The history of this checkout, as far as ages need it.
 #[derive(Debug)]
 pub(crate) struct History {
-    /// The newest commit; empty where there is no history.
+    /// The newest commit; empty without a history.
     pub(crate) head: String,
     ages: BTreeMap<String, usize>,
 }
@@ -133,7 +133,7 @@ impl History {
         Self { head: log.lines().next().unwrap_or_default().to_owned(), ages }
     }
 
-    /// How many commits ago it was.
+    /// The number of commits since `commit`.
     pub(crate) fn age(&self, commit: &str) -> Option<usize> {
         self.ages.get(commit).copied()
     }
@@ -200,7 +200,7 @@ mod tests {
         let mut lock =
             Lock { entries: ["a", "b", "c", "gone"].map(|name| entry(name, "1", "ago1")).to_vec() };
         lock.replace(&bank, "a", Some(entry("a", "2", "ago0")));
-        // It was tried and missed.
+        // The mutant was tried and missed.
         lock.replace(&bank, "b", None);
         assert_eq!(lock.entries, [entry("a", "2", "ago0"), entry("c", "1", "ago1")]);
     }

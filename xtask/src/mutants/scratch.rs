@@ -1,7 +1,6 @@
-//! A copy of the few crates that a mutant touches, with a target folder of its own.
+//! A copy of the few crates that the mutants of a suite need, with a target folder of its own.
 //!
-//! Copies are kept between runs and only changed files are written, so that cargo builds no more than what
-//! a mutant changes.
+//! Copies are kept between runs and only changed files are written, so that cargo rebuilds only what a mutant changes.
 
 use std::{
     collections::BTreeSet,
@@ -25,19 +24,19 @@ const CRATES: [&str; 9] = [
     "ratchet-suite",
     "ratchet-tck",
 ];
-/// Crates that only have to be there, because a manifest names them.
+/// Crates that must exist only because a manifest names them.
 const NAMED: [&str; 2] = ["ratchet-servers", "ratchet-store-postgres"];
-/// The crate with the features of all dependencies: built together with it, they are those of the whole workspace, which
-/// have been built already. Only its manifest is copied.
+/// The crate that enables the features of the whole workspace: with it, cargo reuses the dependencies that have been
+/// built already. Only its manifest is copied.
 const FEATURES: &str = "xtask";
-/// What tests read beside the crates.
+/// Files that tests read beside the crates.
 const TEXTS: &str = "ddl";
-/// The part of a target folder that holds libraries, and those that say what is known about them.
+/// The subfolder of a target folder with libraries, and the subfolders with cargo's records about them.
 const LIBRARIES: &str = "deps";
 const KNOWLEDGE: [&str; 2] = [".fingerprint", "build"];
 const VERBATIM: [&str; 2] = ["Cargo.lock", "rust-toolchain.toml"];
 
-/// One copy.
+/// One copy of the workspace.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     root: PathBuf,
@@ -54,7 +53,7 @@ impl Scratch {
         self.root.join("sources")
     }
 
-    /// Where cargo builds it.
+    /// The target folder of the copy.
     pub(crate) fn target(&self) -> PathBuf {
         self.root.join("target")
     }
@@ -76,11 +75,11 @@ impl Scratch {
         Ok(())
     }
 
-    /// Takes over what another target folder holds, so that dependencies are not built once more.
+    /// Takes over the build of another target folder, so that dependencies are not built again.
     ///
-    /// Libraries are linked, not copied: the compiler never writes into one that is there, it puts a new file in its
-    /// place. What cargo knows about them is copied: it writes into these files, and one that two folders share would
-    /// tell the one that a library is up to date which the other has built.
+    /// Libraries are hard-linked, not copied: the compiler never writes into an existing one, it puts a new file in its
+    /// place. Cargo's records are copied: cargo writes into these files, and a shared one would tell one folder that a
+    /// library is up to date which the other has built.
     pub(crate) fn take_over_build(&self, other: &Path) -> Result<()> {
         const PROFILE: &str = "debug";
         let (from, to) = (other.join(PROFILE), self.target().join(PROFILE));
@@ -112,12 +111,12 @@ fn manifest(root: &str) -> Result<String> {
     workspace.insert("members".into(), members.into());
     let dev = root.get_mut("profile").and_then(|profile| profile.get_mut("dev"));
     let dev = dev.and_then(Value::as_table_mut).context("no [profile.dev]")?;
-    // Only of our own crates: dependencies have no debug information anyway, and stay as they are built already.
+    // Only for our own crates: dependencies have no debug information anyway, and stay as they are built already.
     dev.insert("debug".into(), 0.into());
     Ok(toml::to_string(&root)?)
 }
 
-/// Makes `to` hold what `from` holds.
+/// Makes the contents of `to` equal to those of `from`.
 fn mirror(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     let mut kept = BTreeSet::new();
@@ -141,7 +140,7 @@ fn mirror(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Leaves a file alone that is as it should be: cargo goes by the time of change.
+/// Writes a file only if its content changes: cargo goes by the modification time.
 pub(crate) fn write_if_changed(path: &Path, content: &[u8]) -> Result<()> {
     if fs::read(path).is_ok_and(|present| present == content) {
         return Ok(());
@@ -182,10 +181,10 @@ mod tests {
         assert!(!scratch.target().exists());
         scratch.take_over_build(&built).unwrap();
         assert!(scratch.target().join("debug/deps/liba.rlib").is_file());
-        // What one build writes down is no news for the other.
+        // A change of one build's records must not reach the other.
         fs::write(scratch.target().join("debug/.fingerprint/a/lib-a"), "changed").unwrap();
         assert_eq!(fs::read_to_string(built.join("debug/.fingerprint/a/lib-a")).unwrap(), "known");
-        // Two builds would wait for each other.
+        // With a shared lock, two builds would wait for each other.
         assert!(!scratch.target().join("debug/.cargo-lock").exists());
         fs::write(built.join("debug/deps/libb.rlib"), "b").unwrap();
         scratch.take_over_build(&built).unwrap();

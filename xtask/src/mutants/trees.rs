@@ -1,4 +1,4 @@
-//! Digests of source trees: a result holds as long as the sources that it depends on are the same.
+//! Digests of source trees: a result is valid as long as the sources that it depends on are the same.
 
 use std::{
     cell::RefCell,
@@ -10,7 +10,7 @@ use std::{
 use anyhow::Result;
 use sha2::{Digest, Sha256};
 
-/// The folder of a crate that holds its bank of mutants, which is no source of the crate.
+/// The folder of a crate with its bank of mutants, which is not part of the crate's sources.
 const BANK: &str = "mutants";
 
 /// The source trees of one checkout; each is read once.
@@ -50,7 +50,7 @@ impl<'a> Trees<'a> {
     }
 }
 
-/// The top-level folder that a file of the workspace lies in.
+/// The top-level folder of a file of the workspace.
 pub(crate) fn folder_of(file: &str) -> &str {
     file.split('/').next().unwrap_or(file)
 }

@@ -1,4 +1,4 @@
-//! Tries mutants one after the other in a copy of the sources.
+//! Workers that try mutants one after the other in a copy of the sources.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,15 +19,15 @@ use super::{
 };
 use crate::{cargo::FEATURES, servers::Running, tck::output::Results};
 
-/// A suite that takes so many times as long as it does without a mutant hangs …
+/// A suite counts as hung after this many times its duration without a mutant …
 const PATIENCE: u32 = 4;
-/// … but never sooner than this, for machines that build at the same time.
+/// … but not before this, for machines that build at the same time.
 const LEAST_PATIENCE: Duration = Duration::from_secs(20);
-/// For the first run, of which nothing is known.
+/// The limit for the first run, whose duration is not known.
 const FIRST_LIMIT: Duration = Duration::from_secs(300);
 
-/// How tests run that ought to fail: nobody reads their traces, which take longer than the tests, nor how short a
-/// failure can be made; a few random cases are enough; and who waits in vain fails by name.
+/// The environment of tests that should fail: no backtraces, which take longer than the tests; no shrinking; only a few
+/// random cases; and a wait in vain soon fails with the name of its case.
 const HASTE: [(&str, &str); 5] = [
     ("RUST_BACKTRACE", "0"),
     ("PROPTEST_CASES", "64"),
@@ -36,10 +36,10 @@ const HASTE: [(&str, &str); 5] = [
     ("RATCHET_CASE_SECONDS", "10"),
 ];
 
-/// A mutant that never stops collecting ends here and not with the machine.
+/// The memory limit, so that a mutant that allocates without end fails before the machine does.
 const MOST_MEMORY_KIB: u32 = 8 << 20;
 
-/// How a mutant fared.
+/// The result of a trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// These tests failed.
@@ -50,18 +50,18 @@ pub(crate) enum Fate {
     Crashed,
     /// Every test passed.
     Missed,
-    /// It does not compile, so it shows nothing.
+    /// The mutant does not compile, so it shows nothing.
     Broken(String),
 }
 
-/// One who tries mutants.
+/// A worker with its copy of the sources.
 #[derive(Debug)]
 pub(crate) struct Worker {
     scratch: Scratch,
     cores: usize,
-    /// Where the servers are.
+    /// The running servers.
     servers: Vec<Running>,
-    /// How long each suite, or a part of it, may take, once that is known.
+    /// The time limit of each suite or part of it, once known.
     limits: BTreeMap<(Suite, Option<String>), Duration>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Worker {
 #[derive(Debug)]
 struct Run {
     results: Results,
-    /// `None` if it had to be killed.
+    /// Whether it succeeded; `None` if it had to be killed.
     success: Option<bool>,
     took: Duration,
 }
@@ -84,28 +84,28 @@ impl Worker {
         Self { scratch, cores, servers: servers.to_vec(), limits: BTreeMap::new() }
     }
 
-    /// Whether it has built something before.
+    /// Whether this copy has been built before.
     pub(crate) fn is_warm(&self) -> bool {
         self.scratch.target().exists()
     }
 
-    /// Builds with every core, for others to take over.
+    /// Builds with every core, for the other workers to take over.
     pub(crate) fn warm_up(&self, suites: &BTreeSet<Suite>) -> Result<()> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         suites.iter().try_for_each(|suite| self.build(*suite, cores).map(drop))
     }
 
-    /// Starts from what lies in another target folder.
+    /// Takes over the build of another target folder.
     pub(crate) fn take_over(&self, target: &Path) -> Result<()> {
         self.scratch.take_over_build(target)
     }
 
-    /// Where it builds.
+    /// The target folder.
     pub(crate) fn target(&self) -> PathBuf {
         self.scratch.target()
     }
 
-    /// Tries one mutant. The copy is as before afterwards.
+    /// Tries one mutant and restores the copy.
     ///
     /// With `known`, a test that is known to catch it, that test alone runs first; if it fails, it stands for all.
     pub(crate) fn try_mutant(&mut self, mutant: &Mutant, known: Option<&str>) -> Result<Fate> {
@@ -142,8 +142,8 @@ impl Worker {
         })
     }
 
-    /// How long a suite may take, or the tests in whose names this is. The first time, they run without a mutant: they have
-    /// to pass.
+    /// The time limit of a suite, or of the tests with `only` in their names. The first time, they run without a mutant
+    /// and must pass.
     fn limit(&mut self, suite: Suite, only: Option<&str>) -> Result<Duration> {
         let part = (suite, only.map(str::to_owned));
         if let Some(limit) = self.limits.get(&part) {
@@ -155,8 +155,8 @@ impl Worker {
         };
         let mut run = self.run(suite, &program, only.as_slice(), FIRST_LIMIT)?;
         if run.success == Some(false) {
-            // The whole suite has passed before the mutants' turn: a test that fails now and then is to be mended and to be
-            // seen, and is no reason to throw away what was verified.
+            // The whole suite has passed before: a test that fails now and then has to be reported and fixed, but is no
+            // reason to throw away verified results.
             println!("FLAKY   {} without any mutant:\n{}", run.results.failed.join(", "), self.end_of_log()?);
             run = self.run(suite, &program, only.as_slice(), FIRST_LIMIT)?;
         }
@@ -170,7 +170,7 @@ impl Worker {
         Ok(limit)
     }
 
-    /// What the tests that ran last said at their end.
+    /// The end of the output of the last run.
     fn end_of_log(&self) -> Result<String> {
         const LINES: usize = 60;
         let log = String::from_utf8_lossy(&fs::read(self.log())?).into_owned();
@@ -192,7 +192,7 @@ impl Worker {
             .args(["--jobs", &cores.to_string()])
             .current_dir(self.scratch.sources())
             .env("CARGO_TARGET_DIR", self.scratch.target())
-            // Whatever the caller's flags are, a change of them would build everything anew.
+            // A change of the caller's flags would rebuild everything.
             .env_remove("RUSTFLAGS")
             .stdin(Stdio::null())
             .output()
@@ -215,7 +215,7 @@ impl Worker {
         Ok(Build::Broken(errors.concat()))
     }
 
-    /// Runs the tests that `selection` names, in the test program's own words; all of them if it is empty.
+    /// Runs the tests selected by arguments of the test program; all of them if there are none.
     fn run(&self, suite: Suite, program: &Path, selection: &[&str], limit: Duration) -> Result<Run> {
         let log = self.log();
         let child = Command::new("sh")
@@ -225,7 +225,7 @@ impl Worker {
             .current_dir(self.scratch.sources())
             .envs(HASTE)
             .envs(self.servers.iter().map(Running::variable))
-            // As cargo would.
+            // Set as by cargo.
             .env("CARGO_PKG_NAME", suite.package())
             .stdin(Stdio::null())
             .stdout(File::create(&log)?)
@@ -241,7 +241,7 @@ impl Worker {
     }
 }
 
-/// Waits for the end and tells whether it was a good one; `None` if the process had to be killed.
+/// Waits for the end. Returns whether the process succeeded; `None` if it had to be killed.
 fn wait(mut child: Child, limit: Duration) -> Result<Option<bool>> {
     const STEP: Duration = Duration::from_millis(10);
     let begun = Instant::now();
@@ -250,7 +250,7 @@ fn wait(mut child: Child, limit: Duration) -> Result<Option<bool>> {
             return Ok(Some(status.success()));
         }
         if begun.elapsed() > limit {
-            // Its group is its own, so nothing that it started stays behind.
+            // The process has a group of its own, so all that it started is killed too.
             let group = format!("-{}", child.id());
             Command::new("sh").args(["-c", "kill -s KILL -- \"$1\"", "sh", &group]).status()?;
             child.wait()?;
@@ -273,7 +273,7 @@ impl Suite {
         }
     }
 
-    /// Which of its tests, in cargo's words.
+    /// The arguments that select the suite's tests in cargo.
     const fn selection(self) -> &'static [&'static str] {
         match self {
             Self::Memory | Self::Mongodb => &["--test", "tck"],
@@ -285,7 +285,7 @@ impl Suite {
         }
     }
 
-    /// A name that tells tests of different suites apart; cases keep theirs.
+    /// An id that is unique over all suites; cases keep their names.
     fn test_id(self, name: &str) -> String {
         match self {
             Self::Memory | Self::Mongodb => name.to_owned(),
@@ -299,7 +299,7 @@ impl Suite {
 }
 
 impl Suite {
-    /// What the test program calls the test with this id; `None` if several may be meant.
+    /// The name of the test with this id in the test program; `None` if several are possible.
     fn test_name(self, id: &str) -> Option<&str> {
         let behind = |folder: &str| id.strip_prefix(self.package())?.strip_prefix(folder);
         match self {
@@ -312,7 +312,7 @@ impl Suite {
     }
 }
 
-/// A case's name without its server: `install::postgres::fits` is `install::fits`.
+/// The name of a case without its server: `install::postgres::fits` becomes `install::fits`.
 fn on_any_server(name: &str) -> String {
     let parts: Vec<&str> = name.split("::").collect();
     match parts.as_slice() {

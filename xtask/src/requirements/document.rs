@@ -1,8 +1,8 @@
-//! Reads `docs/requirements.md`: lines `- **S12** — text`.
+//! The parser of `docs/requirements.md`: lines `- **S12** — text`.
 
 use anyhow::{Context, Result, bail};
 
-/// The numbers run from 1 to here.
+/// The last number; the first is 1.
 pub(crate) const LAST: u16 = 194;
 
 /// One requirement.
@@ -14,7 +14,7 @@ pub(crate) struct Item {
     pub(crate) page: Option<String>,
 }
 
-/// Every requirement in order; an error unless each number stands there once.
+/// Every requirement in order; an error unless each number occurs once.
 pub(crate) fn parse(document: &str) -> Result<Vec<Item>> {
     let items = document.lines().filter_map(|line| line.strip_prefix("- **S")).map(item);
     let items = items.collect::<Result<Vec<Item>>>()?;
@@ -34,7 +34,7 @@ pub(crate) fn parse(document: &str) -> Result<Vec<Item>> {
     Ok(items)
 }
 
-/// Reads the rest of a line behind `- **S`.
+/// Parses the rest of a line after `- **S`.
 fn item(line: &str) -> Result<Item> {
     let (number, text) = line.split_once("** — ").with_context(|| format!("cannot read `- **S{line}`"))?;
     let number = number.parse().with_context(|| format!("`S{number}` is not a number"))?;

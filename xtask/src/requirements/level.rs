@@ -1,18 +1,18 @@
-//! The level at which a user would see that a requirement holds, and the level at which a test looks.
+//! Levels: where a user would see that a requirement holds, and where a test looks.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// Where something can be seen. A later one sees all that an earlier one does.
+/// The level at which something can be observed. A later one includes the earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Level {
-    /// By reading a page.
+    /// On a page.
     Docs,
-    /// In a store, or in a rule of its own, that nothing need ever use.
+    /// In a store, or in a rule of its own, even if nothing uses it.
     Store,
-    /// In what a running node does with jobs.
+    /// In the behavior of a running node.
     Engine,
     /// In a program that a user starts.
     Process,
@@ -29,7 +29,7 @@ impl fmt::Display for Level {
     }
 }
 
-/// Items that are not of the level of their neighbours, and why.
+/// Requirements with another level than their neighbours, and the reasons.
 const EXCEPTIONS: [(u16, Level, &str); 12] = [
     (6, Level::Store, "how a database claims is seen in its statements only"),
     (7, Level::Store, "one logical model: every store passes the same suite"),
@@ -45,7 +45,7 @@ const EXCEPTIONS: [(u16, Level, &str); 12] = [
     (194, Level::Store, "how one driver writes ids"),
 ];
 
-/// Items of which a part has nothing in the engine yet, whatever their tests show of the rest.
+/// Requirements of which a part does not exist in the engine yet, whatever their tests show of the rest.
 const IN_PART: [(u16, &str); 4] = [
     (2, "no builder makes chains, workflows or batches yet"),
     (27, "no builder makes chains or branches yet"),
@@ -64,12 +64,12 @@ pub(crate) fn of_item(number: u16) -> Level {
     }
 }
 
-/// What of a requirement cannot hold yet.
+/// The part of a requirement that cannot hold yet.
 pub(crate) fn missing_part(number: u16) -> Option<&'static str> {
     IN_PART.iter().find(|(item, _)| *item == number).map(|(_, part)| *part)
 }
 
-/// The level of a test, by the crate that it is in; the cases of the store suite name none.
+/// The level of a test, by its crate; the ids of the store suite's cases name no crate.
 pub(crate) fn of_test(id: &str) -> Level {
     match id.split("::").next().unwrap_or_default() {
         "ratchet-suite" | "ratchet-core" | "ratchet-testing" => Level::Engine,

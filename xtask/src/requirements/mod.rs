@@ -1,10 +1,10 @@
-//! Which test shows which requirement, and whether that test can fail: `cargo xtask requirements`.
+//! The tests that show each requirement, and whether these tests can fail: `cargo xtask requirements`.
 //!
-//! A requirement is *shown* if a test that names it, and looks where a user would see it ([`Level`]), has caught a mutant,
-//! and *asserted only* if none of these tests has. It is shown *store only* if a store does it and no test shows that the
-//! engine makes use of it, *in part* if a part of it does not exist yet, and *open* without a test. What only a reader can
-//! check is shown *by inspection* of a page. Which test catches which mutant stands in `mutants.lock` and
-//! `mutants.generated.toml`.
+//! A requirement is *shown* if a test that names it, and looks where a user would see it ([`Level`]), has caught a
+//! mutant, and *asserted only* if none of these tests has. It is shown *store only* if a store does it and no test
+//! shows that the engine makes use of it, *in part* if a part of it does not exist yet, and *open* without a test. What
+//! only a reader can check is shown *by inspection* of a page. `mutants.lock` and `mutants.generated.toml` have the
+//! tests that catch each mutant.
 
 mod document;
 mod level;
@@ -28,13 +28,13 @@ use crate::mutants::{self, Generated, History, Lock};
 
 const DOCUMENT: &str = "docs/requirements.md";
 
-/// `cargo xtask requirements …`
+/// The arguments of `cargo xtask requirements`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     cargo xtask requirements\n  \
     cargo xtask requirements --json target/requirements.json")]
 pub(crate) struct RequirementsCommand {
-    /// Write the whole table to this file as well
+    /// Also write the whole table to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -44,13 +44,13 @@ pub(crate) struct RequirementsCommand {
 struct Row {
     number: u16,
     text: String,
-    /// Where a user would see it.
+    /// The level at which a user would see it.
     level: Level,
     state: State,
-    /// What of it does not exist yet.
+    /// The part of it that does not exist yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     missing: Option<&'static str>,
-    /// Where to read it, if no test can show it.
+    /// The page that describes it, if no test can show it.
     #[serde(skip_serializing_if = "Option::is_none")]
     page: Option<String>,
     tests: Vec<String>,
@@ -61,17 +61,17 @@ struct Row {
     verified: Option<String>,
 }
 
-/// A mutant that tests have caught.
+/// A mutant caught by tests.
 #[derive(Debug, Clone)]
 struct Kill {
     mutant: String,
     caught_by: Vec<String>,
     verified: String,
-    /// How many commits ago that was.
+    /// The number of commits since it was verified.
     age: Option<usize>,
 }
 
-/// How well a requirement is shown.
+/// The state of a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum State {
@@ -96,7 +96,7 @@ impl fmt::Display for State {
     }
 }
 
-/// Carries the command out. Requirements that are not shown are no error, a document that is not in order is.
+/// Runs the command. Requirements that are not shown are no error; a malformed document is.
 pub(crate) fn run(command: &RequirementsCommand, workspace: &Path) -> Result<()> {
     let text = fs::read_to_string(workspace.join(DOCUMENT)).context(DOCUMENT)?;
     let items = document::parse(&text)?;
@@ -116,7 +116,7 @@ pub(crate) fn run(command: &RequirementsCommand, workspace: &Path) -> Result<()>
     Ok(())
 }
 
-/// Cases of the suite and marked unit tests.
+/// The cases of the suite and the marked unit tests.
 fn tests(workspace: &Path) -> Result<Vec<Test>> {
     fn facts<F>(case: &ratchet_tck::Case<F>) -> Test {
         Test { id: case.id(), numbers: case.shows.to_vec() }
@@ -146,7 +146,7 @@ fn check_numbers(tests: &[Test]) -> Result<()> {
     Ok(())
 }
 
-/// What the mutants of the bank have shown for sources that are still the same, and what the generated ones have.
+/// The mutants of the bank that were caught on the current sources, and the caught generated ones.
 fn kills(workspace: &Path) -> Result<Vec<Kill>> {
     let (lock, generated, history) =
         (Lock::read(workspace)?, Generated::read(workspace)?, History::of(workspace));
@@ -214,14 +214,14 @@ fn line(row: &Row) -> String {
 }
 
 fn shortened(text: &str) -> String {
-    const MOST: usize = 90;
-    match text.char_indices().nth(MOST) {
+    const MAX_CHARS: usize = 90;
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
 }
 
-/// The first, and how many there are besides.
+/// The first name, and the number of others.
 fn some_of(names: &[String]) -> String {
     match names {
         [] => String::new(),

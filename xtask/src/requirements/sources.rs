@@ -1,4 +1,4 @@
-//! Finds unit tests that say which requirements they show: a comment `shows: S161 S162` above their head.
+//! Finds unit tests marked with the requirements that they show: a comment `shows: S161 S162` above their head.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 const MARK: &str = "// shows:";
 
-/// A test and the numbers above its head.
+/// A marked test and its numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Test {
     /// `area::name` for a case of the suite, else `crate::module::name`.
@@ -58,7 +58,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// A mark whose test has not come yet.
+/// A mark whose test has not been reached yet.
 struct Mark {
     line: usize,
     numbers: Vec<u16>,
@@ -99,7 +99,7 @@ fn inline_module(line: &str) -> Option<&str> {
     line.strip_prefix("mod ")?.strip_suffix(" {")
 }
 
-/// The name of the function whose head begins here.
+/// The name of the function that this line declares.
 fn function(code: &str) -> Option<&str> {
     let code = code.strip_prefix("pub ").unwrap_or(code);
     let code = code.strip_prefix("async ").unwrap_or(code);
@@ -112,12 +112,12 @@ fn numbers(list: &str) -> Result<Vec<u16>> {
     list.split_whitespace().map(number).collect()
 }
 
-/// The path of a test as its crate's test program prints it, behind the name of the crate.
+/// The id of a test: the crate, and the path that the crate's test program prints.
 fn test_id(file: &Path, module: &str, name: &str) -> String {
     let file = file.with_extension("");
     let mut parts = file.iter().filter_map(|part| part.to_str());
     let krate = parts.next();
-    // The next folder is `src` or `tests`, and the roots of a crate name no module.
+    // The next folder is `src` or `tests`; the root of a crate has no module name.
     let modules = parts.skip(1).filter(|part| !["lib", "main", "mod"].contains(part));
     let path: Vec<&str> = krate.into_iter().chain(modules).chain([module, name]).collect();
     path.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("::")

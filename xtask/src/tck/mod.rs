@@ -1,4 +1,4 @@
-//! The conformance suite from the command line: `cargo xtask tck …`.
+//! The conformance suite on the command line: `cargo xtask tck …`.
 
 pub(crate) mod output;
 mod suite;
@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::{contracts, mutants};
 
-/// `cargo xtask tck …`
+/// The arguments of `cargo xtask tck`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     cargo xtask tck memory                        every case; what is not yet built is listed\n  \
@@ -32,20 +32,21 @@ pub(crate) struct TckCommand {
     /// Check that every contract has a case and every case a contract
     #[arg(long, group = "mode")]
     contracts: bool,
-    /// Check that tests catch broken stores, engines and schemas and slow statements (the folders `mutants`): those that
+    /// Check that tests catch broken stores, engines, schemas and slow statements (the folders `mutants`): those
     /// changed since `mutants.lock` was written, and a tenth of the others
     #[arg(long, group = "mode")]
     mutants: bool,
-    /// The same for what cargo-mutants generates, in files whose paths contain a filter; writes `mutants.generated.toml`
+    /// Check the mutants that cargo-mutants generates, in files whose paths contain a filter; writes
+    /// `mutants.generated.toml`
     #[arg(long, group = "mode")]
     generated: bool,
-    /// With --mutants or --generated: all of them
+    /// Try all mutants, with --mutants or --generated
     #[arg(long, conflicts_with_all = ["list", "contracts"])]
     all: bool,
-    /// How many mutants are tried at once
+    /// The number of mutants tried at once
     #[arg(long, value_name = "N", default_value_t = mutants::WORKERS, value_parser = at_least_one)]
     jobs: usize,
-    /// With --mutants: begins none after so many minutes; those left stay due, and their number is told
+    /// Start no mutant after this many minutes, with --mutants; those left stay due and are counted
     #[arg(long, value_name = "N", requires = "mutants")]
     minutes: Option<u64>,
 }
@@ -54,7 +55,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "at least 1".to_owned())
 }
 
-/// Carries a `tck` command out.
+/// Runs a `tck` command.
 pub(crate) fn run(command: &TckCommand, workspace: &Path) -> Result<()> {
     let TckCommand { words, all, jobs, .. } = command;
     if command.mutants {

@@ -1,6 +1,6 @@
-//! What test programs print, read line by line.
+//! The output of test programs, read line by line.
 
-/// How the tests of one run ended, by name.
+/// The results of the tests of one run, by name.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Results {
     pub(crate) passed: Vec<String>,
@@ -9,14 +9,14 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// Reads a whole output.
+    /// Reads a complete output.
     pub(crate) fn of(output: &str) -> Self {
         let mut results = Self::default();
         output.lines().for_each(|line| results.line(line));
         results
     }
 
-    /// Takes note of a line `test name ... ok`; other lines say nothing.
+    /// Records a line `test name ... ok`; ignores other lines.
     pub(crate) fn line(&mut self, line: &str) {
         match result(line) {
             Some((name, Word::Passed)) => self.passed.push(name.to_owned()),
@@ -34,7 +34,7 @@ impl Results {
     }
 }
 
-/// How a test ended.
+/// The result of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Word {
     Passed,
@@ -42,7 +42,7 @@ pub(crate) enum Word {
     Ignored,
 }
 
-/// The test that a line tells of, and how it ended: `test name ... ok`.
+/// The test named in a line `test name ... ok`, and its result.
 pub(crate) fn result(line: &str) -> Option<(&str, Word)> {
     let (name, word) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
     let word = match word.split([' ', ',']).next()? {

@@ -1,4 +1,4 @@
-//! Runs the suite against one store: `cargo xtask tck <store> [filter…]`.
+//! Runs of the suite against one store: `cargo xtask tck <store> [filter…]`.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use crate::{
     test::{STORES, crate_of},
 };
 
-/// Runs every case, or those that a filter names, and says how they ended.
+/// Runs every case, or those that a filter matches, and prints the results.
 pub(crate) fn run(workspace: &Path, store: &str, filters: &[String]) -> Result<()> {
     let needed = servers_of(store)?;
     if !workspace.join(crate_of(store)).is_dir() {
@@ -67,8 +67,8 @@ fn run_all(
     Ok((results, sound))
 }
 
-/// The arguments that select what a filter names. Whoever asks for a case wants to see it run, also if the
-/// store lists it as not yet built.
+/// The arguments that select the cases of a filter. A case that is asked for runs even if the store lists it as not yet
+/// built.
 fn selection(filter: &str, all: &[String]) -> Result<Vec<String>> {
     let mut arguments = vec![filter.to_owned(), "--include-ignored".to_owned()];
     if all.iter().any(|case| case == filter) {
@@ -79,7 +79,7 @@ fn selection(filter: &str, all: &[String]) -> Result<Vec<String>> {
     Ok(arguments)
 }
 
-/// Runs a test program, shows its lines as they come, and reads them.
+/// Runs a test program, prints its lines as they come, and reads them.
 fn stream(command: &mut Command) -> Result<(Results, bool)> {
     let mut child = command.stdout(Stdio::piped()).spawn().context("cannot run cargo")?;
     let mut results = Results::default();
@@ -94,7 +94,7 @@ fn stream(command: &mut Command) -> Result<(Results, bool)> {
     Ok((results, child.wait()?.success()))
 }
 
-/// The last lines: what is not built yet, by area, and the three counts.
+/// The last lines: cases not yet built, by area, and the three counts.
 fn closing(results: &Results) -> String {
     let mut areas: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for case in &results.ignored {

@@ -1,11 +1,11 @@
-//! How long each test took. Test programs on stable Rust do not say.
+//! The durations of tests, which test programs on stable Rust do not print.
 
 use std::time::Duration;
 
 /// The duration of each test of one program.
 ///
-/// A program starts its tests in the order in which it lists them, `threads` at once, and prints a line when one ends. So
-/// the first `threads` tests start with the program, and each end starts the next test in order.
+/// A program starts its tests in the order in which it lists them, `threads` at once, and prints a line when one ends.
+/// So the first `threads` tests start with the program, and each end starts the next test in order.
 pub(super) fn durations(
     order: &[String],
     ends: &[(String, Duration)],
@@ -22,13 +22,13 @@ pub(super) fn durations(
     ends.iter().filter_map(took).collect()
 }
 
-/// The tests that had begun when the program ended, and did not end by themselves.
+/// The tests that had started but not ended when the program ended.
 pub(super) fn unfinished(order: &[String], ends: &[(String, Duration)], threads: usize) -> Vec<String> {
     let begun = order.iter().take(ends.len() + threads);
     begun.filter(|test| !ends.iter().any(|(ended, _)| ended == *test)).cloned().collect()
 }
 
-/// The tests in the answer to `--list`, in order.
+/// The tests in the output of `--list`, in order.
 pub(super) fn listed(output: &str) -> Vec<String> {
     output.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect()
 }

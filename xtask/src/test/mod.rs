@@ -1,10 +1,10 @@
 //! `cargo xtask test`: every test of the workspace, against real servers, with a count for each store.
 //!
-//! Programs that keep the cores busy run as many at once as there are cores; those that wait most of their time run
-//! beside them, one after the other.
+//! Programs that keep the cores busy run as many at once as there are cores; those that mostly wait run beside them,
+//! one after the other.
 //!
-//! A few tests that failed are tried once more, alone: those that pass then are named as unsteady, with what they printed,
-//! and do not fail the run.
+//! A few failed tests are run once more, alone: those that pass then are listed as unsteady, with their output, and do
+//! not fail the run.
 
 mod durations;
 mod program;
@@ -31,17 +31,17 @@ pub(crate) const STORES: [(&str, &[Server]); 5] = [
     ("mysql", &[Server::Mysql, Server::Mariadb]),
     ("sqlite", &[]),
 ];
-/// What the SQL stores share, with the servers that its own tests need.
+/// The shared code of the SQL stores, with the servers that its own tests need.
 pub(crate) const SHARED_SQL: (&str, &[Server]) =
     ("core", &[Server::Postgres, Server::Mysql, Server::Mariadb]);
-/// What only the tests outside of the suite need.
+/// The server that only tests outside of the suite need.
 const POOLER: (&str, &[Server]) = ("postgres", &[Server::Pgbouncer]);
 
-/// How many programs that wait run at once: together with the busy ones, a third program on two cores. More of them take
-/// the time from each other, and tests that count on a lease are better off with some of it.
+/// The number of waiting programs that run at once: beside the busy ones, a third program on two cores. More of them
+/// compete for time, and tests that depend on a lease need some to spare.
 const WAITING_AT_ONCE: usize = 1;
 
-/// Starts the servers that the stores need, runs all tests, and stops what it started.
+/// Starts the servers that the stores need, runs all tests, and stops the servers that it started.
 pub(crate) fn test(workspace: &Path, long: bool) -> Result<()> {
     let packages = members(workspace)?;
     let needed = servers_for(&packages);
@@ -108,7 +108,7 @@ fn run(workspace: &Path, packages: &[String], running: &[Running], long: bool) -
     Ok(tally)
 }
 
-/// Runs all programs and hands each over when it has ended.
+/// Runs all programs and calls `ended` with each result.
 fn run_all(programs: Vec<Program>, setting: &Setting<'_>, mut ended: impl FnMut(Ended)) -> Result<()> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let (waiting, mut busy): (Vec<Program>, Vec<Program>) =
@@ -122,7 +122,7 @@ fn run_all(programs: Vec<Program>, setting: &Setting<'_>, mut ended: impl FnMut(
                 let sender = sender.clone();
                 scope.spawn(move || {
                     while let Some(program) = queue.next() {
-                        // Nobody listens any more after an error.
+                        // The receiver is gone after an error.
                         if sender.send(program.run(setting)).is_err() {
                             break;
                         }

@@ -1,4 +1,4 @@
-//! Test programs: which there are, and running one.
+//! The test programs of the workspace, and their runs.
 
 use std::{
     io::{BufRead, BufReader, PipeReader},
@@ -18,15 +18,15 @@ use crate::{
     tck::output,
 };
 
-/// Tells tests that they may take longer.
+/// The variable that allows tests to take longer.
 const LONG: &str = "RATCHET_LONG";
-/// How long a program may run, unless tests may take longer. The longest takes three minutes.
+/// The time limit of a program, unless tests may take longer. The longest takes three minutes.
 const LONGEST_RUN: Duration = Duration::from_secs(20 * 60);
-/// What all examples in the documentation count as.
+/// The name under which all examples of the documentation are counted.
 const DOCUMENTATION: &str = "documentation";
 
-/// Programs whose tests wait for leases, timers or other processes most of their time, with how many tests each runs at
-/// once for each core. They run beside those that keep the cores busy.
+/// Programs whose tests mostly wait for leases, timers or other processes, with the number of tests that each runs at
+/// once per core. They run beside those that keep the cores busy.
 const WAITING: [(&str, &str, usize); 11] = [
     ("ratchet-suite", "memory", 8),
     ("ratchet-suite", "mongodb", 4),
@@ -41,7 +41,7 @@ const WAITING: [(&str, &str, usize); 11] = [
     ("ratchet-torture", "quick", 1),
 ];
 
-/// Of those that keep the cores busy, the ones that take longest: they start first, so that no core is idle at the end.
+/// The longest of the programs that keep the cores busy: they start first, so that no core is idle at the end.
 const LONGEST: [(&str, &str); 6] = [
     ("ratchet-suite", "damage"),
     ("workspace", DOCUMENTATION),
@@ -61,13 +61,13 @@ pub(super) struct Program {
     folder: PathBuf,
 }
 
-/// How programs run.
+/// The settings of all runs.
 pub(super) struct Setting<'a> {
     servers: &'a [Running],
     long: bool,
-    /// How long a program may run.
+    /// The time limit of a program.
     limit: Duration,
-    /// Where the libraries lie that the tests of a procedural macro are linked with.
+    /// The folder of the libraries with which tests of procedural macros are linked.
     libraries: String,
 }
 
@@ -81,16 +81,16 @@ impl<'a> Setting<'a> {
     }
 }
 
-/// How a program ended.
+/// The result of a program.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) program: Program,
     pub(super) took: Duration,
-    /// `None` if it ended well, else in the system's words.
+    /// The failure in the system's words; `None` if it succeeded.
     pub(super) failure: Option<String>,
-    /// Tests that had begun and did not end, unless all ended.
+    /// Tests that had started and did not end.
     pub(super) unfinished: Vec<String>,
-    /// Everything that it printed.
+    /// The complete output.
     pub(super) output: String,
     pub(super) durations: Vec<(String, Duration)>,
 }
@@ -118,14 +118,14 @@ impl Program {
         Self { package, target, executable: None, folder: workspace.to_owned() }
     }
 
-    /// How many tests it runs at once for each core, if it waits most of its time.
+    /// The number of tests that it runs at once per core, if it mostly waits.
     pub(super) fn waits(&self) -> Option<usize> {
         let is_this =
             |(package, target, _): &&(&str, &str, usize)| self.package == *package && self.target == *target;
         WAITING.iter().find(is_this).map(|(_, _, threads)| *threads)
     }
 
-    /// When it starts among those that keep the cores busy: the lower, the sooner.
+    /// Its position among those that keep the cores busy: the lower, the sooner.
     pub(super) fn turn(&self) -> usize {
         let is_this = |(package, target): &(&str, &str)| self.package == *package && self.target == *target;
         LONGEST.iter().position(is_this).unwrap_or(LONGEST.len())
@@ -154,7 +154,7 @@ impl Program {
         self.watch(command, &[test.to_owned()], 1, setting)
     }
 
-    /// Runs a command to its end.
+    /// Runs a command to its end, within the time limit.
     fn watch(
         &self,
         mut command: Command,
@@ -164,18 +164,18 @@ impl Program {
     ) -> Result<Ended> {
         let (reader, writer) = std::io::pipe()?;
         command
-            // Hundreds of tests panic on purpose: their traces cost minutes and hide what failed.
+            // Hundreds of tests panic on purpose: their backtraces cost minutes and hide the failures.
             .env("RUST_BACKTRACE", "0")
             .env("CARGO_TERM_COLOR", "never")
             .stdin(Stdio::null())
-            // One pipe for both: a panic stands where it happened.
+            // One pipe for both, so that a panic stays next to its test.
             .stdout(writer.try_clone()?)
             .stderr(writer)
             .envs(setting.servers.iter().map(Running::variable))
             .envs(setting.long.then_some((LONG, "1")));
         let begun = Instant::now();
         let mut child = command.spawn().with_context(|| format!("cannot run {self}"))?;
-        // Holds the writing ends of the pipe: reading would never end.
+        // It holds the writing ends of the pipe, so reading would never end.
         drop(command);
         let mut output = String::new();
         let mut ends = Vec::new();
@@ -205,7 +205,7 @@ impl Program {
         Ok(Ended { program, took, failure, unfinished, output, durations })
     }
 
-    /// Its tests in the order in which it starts them.
+    /// Its tests in the order in which they start.
     fn order(&self, setting: &Setting<'_>) -> Result<Vec<String>> {
         if self.executable.is_none() {
             return Ok(Vec::new());
@@ -233,7 +233,7 @@ impl Program {
     }
 }
 
-/// What is read, line by line, by a thread of its own: what a killed program started may hold the pipe open for ever.
+/// The lines of the pipe, read by a thread of its own: a process started by a killed program may hold it open for ever.
 fn lines(reader: PipeReader) -> Receiver<std::io::Result<String>> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -260,7 +260,7 @@ pub(super) fn named(package: &str, target: &str) -> Program {
     Program { package, target, ..Program::documentation(Path::new("/")) }
 }
 
-/// A program of this name whose tests could run one by one, if it were there.
+/// A program of this name that counts as divisible, but does not exist.
 #[cfg(test)]
 pub(super) fn divisible(package: &str, target: &str) -> Program {
     Program { executable: Some("/".into()), ..named(package, target) }
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(programs[0].package, "ratchet-macros");
     }
 
-    /// A program that runs this script, unless it is asked for its tests.
+    /// A program that runs this script, unless it is asked for the list of its tests.
     fn script(name: &str, text: &str) -> Program {
         let script = std::env::temp_dir().join(format!("xtask-program-{name}-{}", std::process::id()));
         let text = format!("#!/bin/sh\n[ \"$1\" = --list ] && echo 'a: test' && exit\n{text}\n");

@@ -1,13 +1,13 @@
-//! Room on the disk.
+//! The check for free disk space.
 
 use std::{path::Path, process::Command};
 
 use anyhow::{Context, Result, ensure};
 
-/// What the tests write, and the servers with them: 1.5 GB seen.
+/// The space that tests and servers need: 1.5 GB were observed.
 const NEEDED_KIB: u64 = 3 * 1024 * 1024;
 
-/// Refuses to begin on a disk that is nearly full: hundreds of tests would fail, and none of them for its own reason.
+/// Refuses to start on a nearly full disk: hundreds of tests would fail, none of them for a reason of its own.
 pub(super) fn check(workspace: &Path) -> Result<()> {
     for folder in [workspace, &std::env::temp_dir()] {
         let out = Command::new("df").arg("-Pk").arg(folder).output().context("cannot run df")?;
@@ -24,7 +24,7 @@ pub(super) fn check(workspace: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Free KiB, from what `df -Pk` prints of one folder.
+/// Free KiB, from the output of `df -Pk` for one folder.
 fn available(table: &str) -> Option<u64> {
     table.lines().nth(1)?.split_whitespace().nth(3)?.parse().ok()
 }

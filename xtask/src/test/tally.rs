@@ -1,4 +1,4 @@
-//! Adds up what test programs print.
+//! The sum of the results of test programs.
 
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
@@ -8,16 +8,16 @@ use super::{
 };
 use crate::tck::output::Results;
 
-/// The integration test that runs the conformance suite of a store.
+/// The name of the integration test that runs the conformance suite of a store.
 const SUITE: &str = "tck";
-/// The crate whose integration test of a store's name runs the engine on it.
+/// The crate whose integration tests, named after stores, run the engine on them.
 const ENGINE: &str = "ratchet-suite";
-/// How many tests may fail beside others and pass alone. A busy machine does that to a few; more are a defect.
+/// The most tests that may fail beside others and pass alone. A busy machine causes a few; more are a defect.
 const MAX_UNSTEADY: usize = 3;
-/// How many of the slowest tests are named.
+/// The number of slowest tests that are listed.
 const SLOWEST: usize = 20;
 
-/// Results of one test program.
+/// The counts of one test program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Count {
     passed: usize,
@@ -89,20 +89,20 @@ pub(super) struct Tally {
     crashes: Vec<String>,
     /// Tests that failed beside others and passed alone.
     unsteady: Vec<FailedTest>,
-    /// The words of the failures.
+    /// The output of the failures.
     pub(super) output: String,
     durations: Vec<(String, Duration)>,
 }
 
 impl Tally {
-    /// Takes the results of a program in; returns a line that tells of them.
+    /// Adds the results of a program; returns a line about them.
     pub(super) fn add(&mut self, ended: Ended) -> String {
         let Ended { program, took, failure, unfinished, output, durations } = ended;
         let failed = Results::of(&output).failed;
         let failed = failed.into_iter().map(|name| FailedTest { program: program.clone(), name });
         self.failed_tests.extend(failed);
         let mut count = Count::of(&output).unwrap_or_default();
-        // A program that fails without a failed test has crashed: that is a failure, not silence.
+        // A program that fails without a failed test has crashed, which counts as a failure.
         let is_silent = count == Count::default() && !output.contains("test result: ");
         if failure.is_some() && count.failed == 0 || is_silent {
             let how = failure.unwrap_or_else(|| "it told no result".to_owned());
@@ -122,14 +122,14 @@ impl Tally {
         line
     }
 
-    /// The failed tests that are worth a second try: none if there are many, or if a program crashed.
+    /// The failed tests to run again: none if there are many, or if a program crashed.
     pub(super) fn worth_another_try(&self) -> Vec<FailedTest> {
         let is_few = self.failed_tests.len() <= MAX_UNSTEADY && self.crashes.is_empty();
         let tests = self.failed_tests.iter().filter(|test| is_few && test.program.is_divisible());
         tests.cloned().collect()
     }
 
-    /// Takes in how a failed test ended when it ran alone; returns a line that tells of it.
+    /// Records the result of a failed test that ran alone; returns a line about it.
     pub(super) fn add_another_try(&mut self, test: FailedTest, ended: &Ended) -> String {
         let results = Results::of(&ended.output);
         let passed = ended.failure.is_none() && results.passed == [test.name.as_str()];
@@ -160,7 +160,7 @@ impl Tally {
         self.counts.get(&(ENGINE.to_owned(), store.to_owned())).copied()
     }
 
-    /// The slowest tests, a line for each store, the rest, what failed, and the sum alone on the last line.
+    /// The slowest tests, a line per store, the rest, the failures, and the sum alone on the last line.
     pub(super) fn summary(&self, packages: &[String]) -> String {
         let mut text = self.slowest();
         let mut rest = self.all();
@@ -219,7 +219,7 @@ impl Tally {
     }
 }
 
-/// What a test program says of its failures, which is the last part of what it prints; all of it if it crashed.
+/// The failures section of a test program's output, which is its last part; all of the output if it crashed.
 fn failures_of(output: &str) -> &str {
     output.find("\nfailures:\n").map_or(output, |from| &output[from + 1..])
 }
@@ -249,7 +249,7 @@ mod tests {
         )
     }
 
-    /// The engine has passed on the memory store.
+    /// A tally in which the engine has passed on the memory store.
     fn begun() -> Tally {
         let mut tally = Tally::default();
         tally.add(ended("ratchet-suite", "memory", true, &result(30, 0, 0)));
@@ -301,7 +301,7 @@ mod tests {
         tests.iter().map(FailedTest::to_string).collect()
     }
 
-    /// So many tests of one program fail.
+    /// A program with this many failed tests.
     fn failing(count: usize) -> Tally {
         let mut tally = begun();
         let lines: String = (0..count).map(|test| format!("test claim::{test} ... FAILED\n")).collect();

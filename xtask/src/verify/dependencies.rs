@@ -1,4 +1,4 @@
-//! Which crate may depend on which: plain functions over what `cargo metadata` says.
+//! The allowed dependencies between crates: plain functions over the output of `cargo metadata`.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -17,7 +17,7 @@ pub(super) struct Rule {
     pub(super) check: fn(&Graph) -> Violations,
 }
 
-/// Every rule that needs nothing but the graph.
+/// Every rule that needs only the graph.
 pub(super) const RULES: [Rule; 4] = [
     Rule {
         name: "crates depend in one direction",
@@ -57,27 +57,27 @@ const DRIVERS: [&str; 9] = [
     "libsqlite3-sys",
 ];
 
-/// What a crate of the workspace may depend on within the workspace.
+/// The dependencies within the workspace that a crate may have.
 struct Layer {
-    /// The crate; a trailing `*` stands for any end.
+    /// The name of the crate; a trailing `*` matches any ending.
     name: &'static str,
-    /// In the crate itself and in its build script.
+    /// The dependencies of the crate itself and of its build script.
     normal: &'static [&'static str],
-    /// In its tests, on top of that.
+    /// The additional dependencies of its tests.
     tests: &'static [&'static str],
 }
 
 const ANY: &[&str] = &["*"];
-/// Stands for every crate in the folder `examples`.
+/// The name that stands for every crate in the folder `examples`.
 const EXAMPLES: &str = "examples/*";
 
-/// Crates for tests, with the crates that may link them. All others depend on them in their tests only, if they may at all.
+/// Crates for tests, with the crates that may link them. All others may depend on them in their tests only, if at all.
 const LINKED_BY: [(&str, &[&str]); 2] = [
     ("ratchet-tck", &["xtask"]),
     ("ratchet-servers", &["ratchet-bench", "ratchet-suite", "ratchet-torture", "xtask"]),
 ];
 
-/// The first entry that fits a crate counts.
+/// The layers. The first entry that matches a crate counts.
 const LAYERS: [Layer; 17] = [
     Layer { name: "ratchet-api", normal: &[], tests: &[] },
     Layer { name: "ratchet-macros", normal: &[], tests: &["ratchet-api", "ratchet-core"] },
@@ -118,7 +118,7 @@ const LAYERS: [Layer; 17] = [
     Layer { name: EXAMPLES, normal: ANY, tests: ANY },
 ];
 
-/// Checks [`LAYERS`].
+/// Finds dependencies that [`LAYERS`] does not allow.
 fn layering(graph: &Graph) -> Violations {
     let mut found = Vec::new();
     for package in graph.members() {
@@ -143,7 +143,7 @@ fn layering(graph: &Graph) -> Violations {
     found
 }
 
-/// Checks [`LINKED_BY`].
+/// Whether [`LINKED_BY`] allows this crate to link that one.
 fn may_link(package: &str, target: &str) -> bool {
     LINKED_BY.iter().all(|(name, by)| *name != target || by.contains(&package))
 }
@@ -155,7 +155,7 @@ fn fits(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// Dependencies of one manifest that do not take their version from the workspace.
+/// Finds dependencies of a manifest that do not take their version from the workspace.
 pub(super) fn own_versions(shown: &str, manifest: &toml::Table) -> Violations {
     const TABLES: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
     let mut found = Vec::new();
@@ -166,8 +166,8 @@ pub(super) fn own_versions(shown: &str, manifest: &toml::Table) -> Violations {
         for table in TABLES {
             for (name, entry) in section.get(table).and_then(toml::Value::as_table).into_iter().flatten() {
                 let inherits = entry.get("workspace").and_then(toml::Value::as_bool) == Some(true);
-                // A crate that tests with itself, or with one that tests with it, names it by its path alone: it is
-                // left out of the package then.
+                // A crate that has itself, or a crate that depends on it, as a dev-dependency names it by path alone:
+                // that dependency is then left out of the package.
                 let is_left_out = table == "dev-dependencies"
                     && entry.get("path").is_some()
                     && entry.get("version").is_none();
@@ -180,7 +180,7 @@ pub(super) fn own_versions(shown: &str, manifest: &toml::Table) -> Violations {
     found
 }
 
-/// The packages of a build and what they depend on.
+/// The packages of a build and their dependencies.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     packages: BTreeMap<String, Package>,
@@ -205,13 +205,13 @@ impl Package {
 #[derive(Debug)]
 struct Edge {
     to: String,
-    /// In the crate itself or in its build script.
+    /// Whether in the crate itself or in its build script.
     normal: bool,
     tests: bool,
 }
 
 impl Graph {
-    /// Reads the answer of `cargo metadata --format-version 1`.
+    /// Parses the output of `cargo metadata --format-version 1`.
     pub(super) fn parse(metadata: &Value) -> Result<Self> {
         let list = |value: &Value, name: &str| -> Result<Vec<Value>> {
             Ok(value[name].as_array().with_context(|| format!("no `{name}` in the metadata"))?.clone())
@@ -251,7 +251,7 @@ impl Graph {
         self.packages.values().filter(|package| package.member)
     }
 
-    /// The shortest ways from a crate to any of the barred ones, leaving out tests' dependencies.
+    /// The shortest paths from a crate to any of the barred ones, without dev-dependencies.
     fn paths(&self, from: &str, barred: &[&str]) -> Violations {
         let Some(start) = self.packages.iter().find(|(_, p)| p.member && p.name == from) else {
             return Vec::new();

@@ -1,7 +1,7 @@
-//! The texts of `ddl/` that stand in two places, because each place must be whole by itself.
+//! Copies of texts of `ddl/`, which exist because each place must be complete by itself.
 //!
-//! A published crate holds nothing but its own folder, so a store carries a copy of its migrations. And a clean
-//! install records which migrations it stands for, with the checksum of each.
+//! A published crate contains only its own folder, so a store carries a copy of its migrations. And a clean install
+//! records the migrations that it replaces, with the checksum of each.
 
 use std::{
     collections::BTreeMap,
@@ -22,10 +22,10 @@ const DIALECTS: [(&str, &str); 3] = [
     ("sqlite", "ratchet-store-sqlite"),
 ];
 
-/// Scripts by the names of their files.
+/// Scripts by file name.
 type Scripts = BTreeMap<String, String>;
 
-/// Crates whose copies are not what `ddl/` has.
+/// Finds crates whose copies differ from `ddl/`.
 pub(super) fn copies(workspace: &Path) -> Result<Violations> {
     let mut found = Vec::new();
     for (original, copy) in folders(workspace) {
@@ -35,7 +35,7 @@ pub(super) fn copies(workspace: &Path) -> Result<Violations> {
     Ok(found)
 }
 
-/// Makes every copy what `ddl/` has.
+/// Makes every copy equal to `ddl/`.
 pub(super) fn write_copies(workspace: &Path) -> Result<()> {
     for (original, copy) in folders(workspace) {
         let (wanted, there) = (scripts(&original)?, scripts(&copy)?);
@@ -50,7 +50,7 @@ pub(super) fn write_copies(workspace: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Clean installs that do not record their scripts as they are.
+/// Finds clean installs that record wrong checksums.
 pub(super) fn records(workspace: &Path) -> Result<Violations> {
     let mut found = Vec::new();
     for (shown, install, scripts) in installs(workspace)? {
@@ -59,7 +59,7 @@ pub(super) fn records(workspace: &Path) -> Result<Violations> {
     Ok(found)
 }
 
-/// Puts the right checksums into the clean installs. A row that is missing must be written by hand.
+/// Writes the right checksums into the clean installs. A missing row must be added by hand.
 pub(super) fn write_records(workspace: &Path) -> Result<()> {
     for (shown, install, scripts) in installs(workspace)? {
         let mended = mend(&install, &scripts);
@@ -70,7 +70,7 @@ pub(super) fn write_records(workspace: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where migrations are, and where their copies belong, for each store that exists.
+/// The folders of the migrations and of their copies, for each existing store.
 fn folders(workspace: &Path) -> Vec<(PathBuf, PathBuf)> {
     let stores = DIALECTS.iter().filter(|(_, store)| workspace.join(store).join("Cargo.toml").exists());
     stores
@@ -141,7 +141,7 @@ fn mend(install: &str, scripts: &Scripts) -> String {
     mended
 }
 
-/// Where the checksum of a script stands: the text in quotes behind its version and its description, in one line.
+/// The position of a script's checksum: the quoted text after its version and description, on one line.
 fn recorded(install: &str, name: &str) -> Option<Range<usize>> {
     let (version, words) = name.strip_prefix('V')?.strip_suffix(".sql")?.split_once("__")?;
     let version = format!("('{:03}', ", version.parse::<u32>().ok()?);
@@ -153,7 +153,7 @@ fn recorded(install: &str, name: &str) -> Option<Range<usize>> {
     Some(start..start + length)
 }
 
-/// As the migrator counts it: SHA-256, the same however lines end.
+/// The checksum as the migrator computes it: SHA-256, independent of line endings.
 fn checksum(text: &str) -> String {
     let digest = Sha256::digest(text.replace("\r\n", "\n"));
     digest.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -1,17 +1,18 @@
-//! `cargo xtask verify` reads and judges; `cargo xtask fix` writes.
+//! `cargo xtask verify` checks; `cargo xtask fix` writes.
 //!
-//! Every rule prints one line, and a broken one says what to do about it. All rules run, so that
-//! one run shows everything that is wrong.
+//! Every rule prints one line, and a broken one what to do about it. All rules run, so that one run shows all problems.
 
 mod dependencies;
 mod migrations;
 mod packages;
+mod public_api;
 mod quotes;
 mod text;
 mod unused;
+mod words;
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Instant,
 };
@@ -21,7 +22,7 @@ use serde_json::Value;
 
 use self::dependencies::Graph;
 
-/// What is wrong, one line each; nothing if a rule holds.
+/// The violations of a rule, one line each; empty if it holds.
 type Violations = Vec<String>;
 
 /// Checks every rule of the project without changing a file.
@@ -40,15 +41,35 @@ pub(crate) fn verify(workspace: &Path) -> Result<()> {
         clippy.args(["clippy", "--locked", "--all-targets"]).args(crate::cargo::EVERYTHING);
         tool(clippy.args(["--", "-D", "warnings"]))
     });
-    report.rule("documentation without warnings", "mend the comments that it names", || {
-        let mut doc = cargo(workspace);
-        doc.args(["doc", "--locked", "--no-deps"]).args(crate::cargo::EVERYTHING);
-        tool(doc.env("RUSTDOCFLAGS", "-D warnings"))
+    report.rule("documentation without warnings", "fix the comments that it names", || {
+        tool(&mut doc(workspace))
+    });
+    let packages = known(&metadata).and_then(packages::published);
+    let target = known(&metadata).and_then(target);
+    report.rule(
+        "the public API is the recorded one",
+        "run `cargo xtask fix`, and read what has changed",
+        || public_api::changes(workspace, known(&target)?.as_path(), known(&packages)?),
+    );
+    report.rule("no two public types have one name", "rename one of them", || {
+        public_api::homonyms(known(&target)?.as_path(), known(&packages)?)
     });
     report.verdict()
 }
 
-/// Formats, lets clippy mend what it can, and brings copies of texts up to date.
+fn doc(workspace: &Path) -> Command {
+    let mut doc = cargo(workspace);
+    doc.args(["doc", "--locked", "--no-deps"]).args(crate::cargo::EVERYTHING);
+    doc.env("RUSTDOCFLAGS", "-D warnings");
+    doc
+}
+
+/// The folder that cargo builds into.
+fn target(metadata: &Value) -> Result<PathBuf> {
+    Ok(metadata["target_directory"].as_str().context("no target directory in the metadata")?.into())
+}
+
+/// Formats, applies clippy's fixes, and updates copies of texts.
 pub(crate) fn fix(workspace: &Path) -> Result<()> {
     println!("checksums in ddl/, copies of migrations");
     migrations::write_records(workspace)?;
@@ -63,8 +84,14 @@ pub(crate) fn fix(workspace: &Path) -> Result<()> {
             bail!("cargo {} failed", step[0]);
         }
     }
-    // Last, since formatting changes the programs that are quoted.
-    quotes::write(workspace)
+    // Last, because formatting changes the quoted programs.
+    quotes::write(workspace)?;
+    println!("the public API in docs/public-api");
+    if !doc(workspace).status()?.success() {
+        bail!("cargo doc failed");
+    }
+    let metadata = metadata(workspace)?;
+    public_api::write(workspace, &target(&metadata)?, &packages::published(&metadata)?)
 }
 
 fn dependency_rules(workspace: &Path, metadata: &Result<Value>, report: &mut Report) {
@@ -85,7 +112,7 @@ fn dependency_rules(workspace: &Path, metadata: &Result<Value>, report: &mut Rep
     });
 }
 
-/// What several rules need, or why none of them can be checked.
+/// The input that several rules need, or the reason why none of them can be checked.
 fn known<T>(found: &Result<T>) -> Result<&T> {
     found.as_ref().map_err(|err| anyhow!("{err:#}"))
 }
@@ -153,6 +180,9 @@ fn text_rules(workspace: &Path, report: &mut Report) {
     let all = || files.as_ref().map_err(|err| anyhow!("{err:#}"));
     report
         .rule("pages quote their sources as they are", "run `cargo xtask fix`", || Ok(quotes::stale(all()?)));
+    report.rule("comments begin with a subject", "begin with what the item is or does", || {
+        each(&words::banned_openings)
+    });
     report.rule("every option is read", remedy, || Ok(unused::options(all()?)));
     report.rule("every method of a plug point is called", remedy, || Ok(unused::plug_methods(all()?)));
 }
@@ -175,13 +205,13 @@ fn cargo(workspace: &Path) -> Command {
     command
 }
 
-/// Runs a tool whose output matters only when it is not content.
+/// Runs a tool; its output is the violations if it fails.
 fn tool(command: &mut Command) -> Result<Violations> {
     let out = command.stdin(Stdio::null()).output().context("cannot run cargo")?;
     if out.status.success() {
         return Ok(Vec::new());
     }
-    // What cargo did on the way there is of no interest.
+    // Cargo's progress lines are dropped.
     const PROGRESS: [&str; 6] =
         ["Checking ", "Compiling ", "Documenting ", "Downloading ", "Downloaded ", "Blocking "];
     let is_progress = |line: &&str| PROGRESS.iter().any(|word| line.trim_start().starts_with(word));

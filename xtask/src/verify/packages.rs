@@ -1,4 +1,4 @@
-//! Whether each library crate is whole when it is published: a crate holds nothing but its own folder.
+//! Checks that each library crate is complete when published: a package contains only the crate's own folder.
 
 use std::{
     collections::BTreeSet,
@@ -15,6 +15,8 @@ use super::Violations;
 pub(super) struct Package {
     /// Its name.
     pub(super) name: String,
+    /// Whether other crates can depend on it.
+    pub(super) has_library: bool,
     folder: PathBuf,
     wrong: Violations,
 }
@@ -23,7 +25,7 @@ pub(super) struct Package {
 pub(super) fn published(metadata: &Value) -> Result<Vec<Package>> {
     let members = metadata["workspace_members"].as_array().context("no members in the metadata")?;
     let packages = metadata["packages"].as_array().context("no packages in the metadata")?;
-    // `publish = false` is told as an empty list of registries.
+    // `publish = false` appears as an empty list of registries.
     let is_published = |package: &&Value| {
         members.contains(&package["id"]) && package["publish"].as_array().is_none_or(|to| !to.is_empty())
     };
@@ -35,15 +37,18 @@ impl Package {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let manifest = PathBuf::from(text(&package["manifest_path"]));
         let folder = manifest.parent().map(Path::to_owned).unwrap_or_default();
-        Self { name: text(&package["name"]), folder, wrong: manifest_faults(package) }
+        let kinds =
+            package["targets"].as_array().into_iter().flatten().flat_map(|target| target["kind"].as_array());
+        let has_library = kinds.flatten().any(|kind| kind == "lib" || kind == "proc-macro");
+        Self { name: text(&package["name"]), has_library, folder, wrong: manifest_faults(package) }
     }
 
-    /// What is wrong with the manifest.
+    /// The problems with the manifest.
     pub(super) fn manifest_faults(&self) -> impl Iterator<Item = String> {
         self.wrong.iter().map(|wrong| format!("{}: {wrong}", self.name))
     }
 
-    /// Files that the code includes and the package does not hold. `packed` is what `cargo package --list` says.
+    /// Files that the code includes but the package lacks. `packed` is the output of `cargo package --list`.
     pub(super) fn missing(&self, packed: &str) -> Result<Violations> {
         let packed: BTreeSet<PathBuf> = packed.lines().map(PathBuf::from).collect();
         let mut found = Vec::new();
@@ -69,8 +74,8 @@ fn manifest_faults(package: &Value) -> Violations {
     let fields = ["description", "license", "readme", "keywords", "categories"];
     let missing = fields.into_iter().filter(is_missing).map(|name| format!("`{name}` is missing"));
     let dependencies = package["dependencies"].as_array().into_iter().flatten();
-    // Of our own crates, what only tests need must have no version: it is left out of the package then, and two crates
-    // may test with each other. (Cargo itself asks for a version of what the crate needs.)
+    // A dev-dependency on one of our own crates must have no version: it is then left out of the package, and two
+    // crates may test with each other. (Cargo itself demands a version of the other dependencies.)
     let judge = |dependency: &Value| {
         let for_tests = dependency["path"].is_string() && dependency["kind"] == "dev";
         let name = dependency["name"].as_str().unwrap_or_default();
@@ -80,9 +85,9 @@ fn manifest_faults(package: &Value) -> Violations {
     missing.chain(dependencies.filter_map(judge)).collect()
 }
 
-/// What a code includes. Of a name that is put together, the first part: a folder.
+/// The paths of included files. Of a concatenated name, the first part: a folder.
 fn includes(code: &str) -> Vec<&str> {
-    // Spelled in two parts, so that this file includes nothing.
+    // Split, so that this file includes nothing.
     const MACROS: [&str; 2] = [concat!("include", "_str!("), concat!("include", "_bytes!(")];
     let calls = MACROS.iter().flat_map(|name| code.split(name).skip(1));
     calls
@@ -94,7 +99,7 @@ fn includes(code: &str) -> Vec<&str> {
         .collect()
 }
 
-/// A path within the package; nothing if it leads out of it.
+/// A path within the package; `None` if it leads out of it.
 fn resolve(base: &Path, name: &str) -> Option<PathBuf> {
     let mut path = base.to_owned();
     for part in Path::new(name).components() {

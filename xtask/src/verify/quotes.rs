@@ -1,6 +1,6 @@
-//! Files that a page quotes. The line `<!-- source: path/of/the/file -->` before a fenced block says which.
+//! Files quoted by pages. The line `<!-- source: path/of/the/file -->` before a fenced block names the file.
 //!
-//! A program of the guide exists once, as a program that a test runs; its page shows that very text.
+//! A program of the guide exists once, as a program that a test runs; its page shows that exact text.
 
 use std::{fs, path::Path};
 
@@ -13,12 +13,12 @@ use super::{
 
 const MARK: (&str, &str) = ("<!-- source: ", " -->");
 const FENCE: &str = "```";
-/// Where every block of Rust has its source.
+/// The folder in which every Rust block has a source.
 const GUIDE: &str = "docs/guide/";
-/// What its pages quote.
+/// The programs that its pages quote.
 const PROGRAMS: &str = "examples/guide/src/bin/";
 
-/// Quotes that are not what their files say, blocks of the guide without a source, and programs that no page quotes.
+/// Finds quotes that differ from their files, blocks of the guide without a source, and programs that no page quotes.
 pub(super) fn stale(files: &[TextFile]) -> Violations {
     let mut found = Vec::new();
     let mut quoted = Vec::new();
@@ -36,7 +36,7 @@ pub(super) fn stale(files: &[TextFile]) -> Violations {
     found
 }
 
-/// Makes every quote what its file says.
+/// Updates every quote from its file.
 pub(super) fn write(workspace: &Path) -> Result<()> {
     let files = text::files(workspace)?;
     for page in files.iter().filter(|file| file.name.ends_with(".md")) {
@@ -48,13 +48,13 @@ pub(super) fn write(workspace: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A page as it should be.
+/// An updated page.
 #[derive(Default)]
 struct Renewed {
     text: String,
     /// The files that it quotes.
     sources: Vec<String>,
-    /// What only a person can mend.
+    /// Problems that cannot be fixed automatically.
     faults: Violations,
 }
 

@@ -1,4 +1,4 @@
-//! What no file of the project may hold.
+//! Texts that no file of the project may contain.
 
 use std::{
     collections::BTreeSet,
@@ -11,11 +11,11 @@ use anyhow::{Context, Result, bail};
 
 use super::Violations;
 
-/// Files that tools write and that hold addresses by their nature.
+/// Files that tools write and that naturally contain addresses.
 const WRITTEN_BY_TOOLS: [&str; 2] = ["Cargo.lock", "package-lock.json"];
 
-/// Modules that may turn checked names into SQL text: one in each SQL store, read with care, and the tests of plans, which
-/// put `EXPLAIN` before the statements of their own crate.
+/// Modules that may build SQL text from checked names: one in each SQL store, reviewed with care, and the tests of
+/// plans, which put `EXPLAIN` before the statements of their own crate.
 const AUDITED: [&str; 5] = [
     "src/params.rs",
     "tests/plans.rs",
@@ -27,12 +27,12 @@ const AUDITED: [&str; 5] = [
 /// A file of the project.
 #[derive(Debug)]
 pub(super) struct TextFile {
-    /// Relative to the workspace.
+    /// The path relative to the workspace.
     pub(super) name: String,
     pub(super) text: String,
 }
 
-/// The text files that git has, and those that it would take.
+/// The text files that git tracks or would track.
 pub(super) fn files(workspace: &Path) -> Result<Vec<TextFile>> {
     let out = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -55,7 +55,7 @@ pub(super) fn files(workspace: &Path) -> Result<Vec<TextFile>> {
         .collect())
 }
 
-/// Lines that hold any of `needles`.
+/// Finds lines that contain any of `needles`.
 pub(super) fn holding(file: &TextFile, needles: &BTreeSet<String>) -> Violations {
     let hit = |line: &str| needles.iter().any(|needle| line.contains(needle.as_str()));
     let lines = file.text.lines().enumerate().filter(|(_, line)| hit(line));
@@ -78,7 +78,7 @@ pub(super) fn registry_hosts() -> BTreeSet<String> {
 }
 
 fn hosts_in(text: &str) -> Vec<String> {
-    // This very machine and GitHub are named for good reasons too.
+    // This machine itself and GitHub may be named for good reasons.
     let named_anyway = |host: &str| {
         host.contains("github") || host == "localhost" || host.parse::<std::net::IpAddr>().is_ok()
     };
@@ -94,7 +94,7 @@ fn hosts_in(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Beginnings of paths that exist on this machine only.
+/// Prefixes of paths that exist on this machine only.
 pub(super) fn machine_paths(workspace: &Path) -> BTreeSet<String> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     paths_of(workspace, home.as_deref())
@@ -111,7 +111,7 @@ fn paths_of(workspace: &Path, home: Option<&Path>) -> BTreeSet<String> {
         .collect()
 }
 
-/// Places that put SQL text together with a formatting macro, or vouch for such text.
+/// Finds SQL text built by formatting macros, or marked as safe.
 pub(super) fn built_sql(file: &TextFile) -> Violations {
     if !file.name.ends_with(".rs") || AUDITED.iter().any(|path| file.name.ends_with(path)) {
         return Vec::new();
@@ -129,7 +129,7 @@ pub(super) fn built_sql(file: &TextFile) -> Violations {
     }
     for name in MACROS {
         for (at, _) in file.text.match_indices(name) {
-            // `write!` also ends `my_write!`; a macro of another name is another macro.
+            // `write!` also ends `my_write!`, which is another macro.
             let is_end = file.text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
             let Some(call) = file.text[at + name.len()..].strip_prefix('(') else { continue };
             if !is_end && literals(call).iter().any(|text| is_sql(text)) {
@@ -141,7 +141,7 @@ pub(super) fn built_sql(file: &TextFile) -> Violations {
     found.into_iter().map(|(_, text)| text).collect()
 }
 
-/// Whether a text is a piece of an SQL statement rather than a message about one.
+/// Whether a text is part of an SQL statement rather than a message about one.
 fn is_sql(text: &str) -> bool {
     const KEYWORDS: [&str; 4] = ["SELECT", "UPDATE", "INSERT", "DELETE"];
     const STARTS: [(&str, &str); 4] =
@@ -166,7 +166,7 @@ fn literals(code: &str) -> Vec<&str> {
             b'/' if code[at..].starts_with("//") => {
                 at += code[at..].find('\n').unwrap_or(code.len() - at) - 1;
             }
-            // A character literal may hold a quote or a parenthesis; a lifetime holds neither.
+            // A character literal may contain a quote or a parenthesis; a lifetime contains neither.
             b'\'' if bytes.get(at + 2) == Some(&b'\'') => at += 2,
             b'\'' if bytes.get(at + 1) == Some(&b'\\') && bytes.get(at + 3) == Some(&b'\'') => at += 3,
             b'"' => {
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     fn file(name: &str, text: &str) -> TextFile {
-        // Spelled in two parts, so that this file does not break the rule it tests.
+        // Split, so that this file does not break the rule that it tests.
         let text =
             text.replace("FORMAT", "format!").replace("WRITE", "write!").replace("VOUCH", "AssertSqlSafe");
         TextFile { name: name.to_owned(), text }

@@ -1,13 +1,13 @@
-//! Options that nothing reads and plug points that nothing calls: both are promises that are not kept.
+//! Options that nothing reads and plug points that nothing calls: both are false promises.
 //!
-//! The rules read the text of our library code, without comments and tests. They go by names: a field counts as read in a
-//! file that also names its section, a method as called on something that was declared as its trait.
+//! The rules read the text of our library code, without comments and tests. They go by names: a field counts as read in
+//! a file that also names its section, a method as called on a variable that is declared as its trait.
 
 use std::collections::BTreeSet;
 
 use super::{Violations, text::TextFile};
 
-/// What may stay unused for now, and why. What is used or gone is taken off.
+/// The allowed exceptions, with reasons. An entry that is used or gone must be removed.
 const ALLOWED: [(&str, &str); 7] = [
     ("RecurringOptions::batch_limit", "issue 20: recurring schedules"),
     ("RecurringOptions::min_poll", "issue 20: recurring schedules"),
@@ -18,11 +18,11 @@ const ALLOWED: [(&str, &str); 7] = [
     ("RecurringOptions::lock_ttl", "issue 20: recurring schedules"),
 ];
 
-/// Crates whose code counts: what users run, not what tests or measures it.
+/// The crates whose code counts: what users run, not tests or benchmarks.
 const LIBRARIES: [&str; 5] =
     ["ratchet-api/", "ratchet-core/", "ratchet-store-", "ratchet-cli/", "ratchet-testing/"];
 
-/// Fields of the options that no code reads.
+/// Finds fields of the options that no code reads.
 pub(super) fn options(files: &[TextFile]) -> Violations {
     let (code, sections) = (library(files), sections(files));
     let unread = |(owner, field): &(String, String)| {
@@ -36,7 +36,7 @@ pub(super) fn options(files: &[TextFile]) -> Violations {
     judge("options", &fields(files), unread, "no code reads it")
 }
 
-/// Methods of the plug points that no code calls.
+/// Finds methods of the plug points that no code calls.
 pub(super) fn plug_methods(files: &[TextFile]) -> Violations {
     let code = library(files);
     let uncalled = |(owner, method): &(String, String)| {
@@ -78,7 +78,7 @@ fn judge(
     violations
 }
 
-/// Library code by file, without comments and tests, and without what sets and checks options.
+/// Library code by file, without comments and tests, and without the code that sets and checks options.
 fn library(files: &[TextFile]) -> Vec<(&str, String)> {
     let is_library = |file: &&TextFile| {
         let is_test = file.name.ends_with("/tests.rs") || file.name.contains("/tests/");
@@ -91,7 +91,7 @@ fn library(files: &[TextFile]) -> Vec<(&str, String)> {
             text = without(&text, "    pub fn validate(", "    }");
             text = without(&text, "impl Default for ", "}");
         }
-        // A call on a line of its own belongs to what stands above.
+        // A call on a line of its own belongs to the line above.
         let mut lines = String::with_capacity(text.len());
         for line in text.lines() {
             match line.trim_start() {
@@ -118,7 +118,7 @@ fn without_tests(text: &str) -> String {
     without(text, "#[cfg(test)]\nmod tests {", "}")
 }
 
-/// The text without what begins with a line that starts so, up to a line that is `end`.
+/// The text without the blocks that begin with a line starting with `start` and end with the line `end`.
 fn without(text: &str, start: &str, end: &str) -> String {
     let mut rest = text.to_owned();
     while let Some(at) = rest.find(&format!("\n{start}")) {
@@ -143,7 +143,7 @@ fn field(line: &str) -> Option<(&str, &str)> {
         .filter(|(name, _)| name.chars().all(is_word))
 }
 
-/// The fields of all options, each with the type that has it. The sections themselves are none.
+/// The fields of all options, each with its type. The sections themselves are not included.
 fn fields(files: &[TextFile]) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for file in
@@ -183,7 +183,7 @@ fn methods(files: &[TextFile]) -> Vec<(String, String)> {
     found
 }
 
-/// Whether the text takes a field's value: `.field` that is not assigned to, or a pattern of its type.
+/// Whether the text reads a field: `.field` that is not assigned to, or a pattern of its type.
 fn reads(text: &str, owner: &str, field: &str) -> bool {
     let access = words(text, &format!(".{field}")).any(|at| {
         let next = text[at + 1 + field.len()..].trim_start();
@@ -193,13 +193,13 @@ fn reads(text: &str, owner: &str, field: &str) -> bool {
     let pattern = words(text, owner).any(|at| {
         let rest = text[at + owner.len()..].trim_start();
         let inside = rest.strip_prefix('{').and_then(|rest| rest.split('}').next()).unwrap_or_default();
-        // `field: value` makes one.
+        // `field: value` constructs it.
         inside.split(',').any(|part| part.trim() == field)
     });
     access || pattern
 }
 
-/// What is declared as such a plug: names of fields and arguments.
+/// The names of fields and arguments that are declared as this plug point.
 fn declared<'t>(text: &'t str, plug: &str) -> Vec<&'t str> {
     let declaration = |at: usize| {
         let before = &text[..at];
@@ -210,7 +210,7 @@ fn declared<'t>(text: &'t str, plug: &str) -> Vec<&'t str> {
     words(text, &format!("dyn {plug}")).filter_map(declaration).collect()
 }
 
-/// Where this stands as a whole.
+/// The positions of a whole word.
 fn words<'t>(text: &'t str, word: &str) -> impl Iterator<Item = usize> + use<'t> {
     let word = word.to_owned();
     let begins_in_word = word.starts_with(is_word);

@@ -1,4 +1,4 @@
-//! What follows a job: callbacks, and jobs that a body enqueues.
+//! Callbacks, and jobs that a body enqueues.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Shop {
         println!("order {order} shipped");
     }
 
-    /// A callback is a job. It has its own arguments, and `ctx.cause()` tells which job ended, and how.
+    /// A callback is a job. It has its own arguments; `ctx.cause()` describes the job that ended, and its end.
     #[job]
     async fn receipt(&self, ctx: &JobContext, mail: String) {
         let cause = ctx.cause().expect("it runs as a callback");
@@ -58,8 +58,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             .ended()
             .await?;
     }
-    // What follows are jobs of their own: wait until none is left.
-    while scheduler.store().queue_health().await?.iter().any(|(_, queue)| queue.ready + queue.running > 0) {
+    // The callbacks and further jobs are jobs of their own: wait until none is left.
+    while scheduler
+        .client()
+        .store()
+        .queue_health()
+        .await?
+        .iter()
+        .any(|(_, queue)| queue.ready + queue.running > 0)
+    {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     scheduler.stop().await;

@@ -1,4 +1,4 @@
-//! A long job that tells how far it is, and stops when it is asked to.
+//! A long job that reports its progress and can be canceled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl Films {
         Ok(())
     }
 
-    /// A body that blocks runs on a thread of its own, and asks from time to time.
+    /// A blocking body runs on a thread of its own, and checks for cancellation from time to time.
     #[job(blocking)]
     fn checksum(&self, ctx: &JobContext, reel: u32) -> Result<(), JobFailure> {
         self.begun.notify_one();
@@ -41,7 +41,7 @@ impl Films {
     }
 }
 
-/// Waits until a job has told some progress.
+/// Waits until a job has reported progress.
 async fn under_way(job: &JobHandle<()>) -> Result<u64, Box<dyn std::error::Error>> {
     loop {
         let job = job.job().await?.ok_or("the job is gone")?;
@@ -63,21 +63,21 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let film = scheduler.enqueue(Films::job().encode("Metropolis".to_owned())).submit().await?;
     println!("under way, {} minutes in all", under_way(&film).await?);
-    let accepted = scheduler.cancel(film.id(), "the wrong film").await?;
+    let accepted = scheduler.client().cancel(film.id(), "the wrong film").await?;
     let ended = film.ended().await?;
     println!("accepted: {accepted}; {}: {}", ended.status, ended.cancel_reason.unwrap_or_default());
-    println!("accepted again: {}", scheduler.cancel(film.id(), "once more").await?);
+    println!("accepted again: {}", scheduler.client().cancel(film.id(), "once more").await?);
 
     // A job that has not started is canceled at once. Paused, it waits until it is resumed.
     let later = scheduler.enqueue(Films::job().encode("Nosferatu".to_owned()));
     let later = later.delay(Duration::from_secs(3600)).submit().await?;
-    println!("paused: {}", scheduler.pause(later.id()).await?);
-    scheduler.cancel(later.id(), "nobody wants it").await?;
+    println!("paused: {}", scheduler.client().pause(later.id()).await?);
+    scheduler.client().cancel(later.id(), "nobody wants it").await?;
     println!("{}", later.ended().await?.status);
 
     let checksum = scheduler.enqueue(Films::job().checksum(1)).submit().await?;
     films.begun.notified().await;
-    scheduler.cancel(checksum.id(), "enough").await?;
+    scheduler.client().cancel(checksum.id(), "enough").await?;
     println!("{}", checksum.ended().await?.status);
     scheduler.stop().await;
     Ok(())

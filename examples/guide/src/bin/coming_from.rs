@@ -1,4 +1,4 @@
-//! What other job systems have, in Ratchet's words.
+//! The calls of other job systems, and their counterparts in Ratchet.
 
 use std::time::Duration;
 
@@ -39,16 +39,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let later = later.business_key("user 2").priority(JobPriority::High).tag("signup").submit().await?;
 
     // perform_bulk, InsertMany, insert_all: one call to the store
-    let many = scheduler.enqueue_many((3..=5).map(|user| Worker::job().perform(user))).await?;
+    let many = scheduler.client().enqueue_many((3..=5).map(|user| Worker::job().perform(user))).await?;
     println!("{} stored", many.len());
 
     // the morgue, discarded jobs
     scheduler.enqueue(Worker::job().perform(0)).submit().await?.ended().await?;
     let mut dead = JobFilter::default();
     dead.target = Some(TargetName::new("app.Worker")?);
-    println!("{} dead letter, run again", scheduler.retry_all(dead).run().await?.done);
+    println!("{} dead letter, run again", scheduler.client().retry_all(dead).run().await?.done);
 
-    scheduler.cancel(later.id(), "not needed").await?;
+    scheduler.client().cancel(later.id(), "not needed").await?;
     scheduler.stop().await;
     Ok(())
 }

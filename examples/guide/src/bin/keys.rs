@@ -45,8 +45,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     // Debounce: the new job takes the place of the one that waits, with its key.
-    let newest =
-        scheduler.replace(waiting.id(), Shop::job().reindex(3)).business_key("reindex 3").submit().await?;
+    let newest = scheduler
+        .client()
+        .replace(waiting.id(), Shop::job().reindex(3))
+        .business_key("reindex 3")
+        .submit()
+        .await?;
     newest.result().await?;
     println!("replaced: {}", waiting.ended().await?.status);
     reindex().submit().await?.result().await?;

@@ -1,4 +1,4 @@
-//! What is written about a job, and where.
+//! A job's log lines, trace and events, and the places where they end up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ impl Mailer {
     }
 }
 
-/// Hears what happened to jobs of this node, after it was committed.
+/// A listener for the events of jobs on this node, each called after its commit.
 struct Watch;
 
 impl JobEventListener for Watch {
@@ -35,7 +35,7 @@ impl JobEventListener for Watch {
     }
 }
 
-/// Counts how many bodies ended. An application would tell its own metrics here.
+/// A metrics sink that counts ended bodies. An application would update its own metrics here.
 struct Ends(Arc<AtomicU64>);
 
 impl MetricsSink for Ends {
@@ -46,7 +46,7 @@ impl MetricsSink for Ends {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Any subscriber of the crate `tracing` will do.
+    // Any subscriber of the crate `tracing` works.
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let ends = Arc::new(AtomicU64::new(0));
     let scheduler = Ratchet::builder(SqliteStore::open("jobs.db").await?)
@@ -63,7 +63,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .await?;
     job.result().await?;
     scheduler.stop().await; // listeners have heard all of it then
-    for line in scheduler.store().logs(job.id(), None, 100).await? {
+    for line in scheduler.client().store().logs(job.id(), None, 100).await? {
         println!("kept: {}", line.message);
     }
     println!("bodies that ended: {}", ends.load(Ordering::Relaxed));

@@ -24,7 +24,7 @@ impl Mailer {
     }
 }
 
-/// Answers as soon as a majority of the replica set has the job.
+/// Replies as soon as a majority of the replica set has the job.
 async fn sign_up(State(scheduler): State<Arc<Scheduler>>, name: String) -> Result<String, StatusCode> {
     let key = format!("welcome {name}");
     let job = scheduler.enqueue(Mailer::job().welcome(name)).idempotency_key(key).submit().await;
@@ -32,11 +32,12 @@ async fn sign_up(State(scheduler): State<Arc<Scheduler>>, name: String) -> Resul
 }
 
 async fn show(State(scheduler): State<Arc<Scheduler>>, Path(id): Path<JobId>) -> Result<String, StatusCode> {
-    let job = scheduler.job::<String>(id).job().await.map_err(failed)?.ok_or(StatusCode::NOT_FOUND)?;
+    let job =
+        scheduler.client().job::<String>(id).job().await.map_err(failed)?.ok_or(StatusCode::NOT_FOUND)?;
     Ok(job.status.to_string())
 }
 
-/// For a readiness probe: says no while the node starts, stops or has lost its lease.
+/// Answers a readiness probe: no while the node starts, stops or has lost its lease.
 async fn ready(State(scheduler): State<Arc<Scheduler>>) -> StatusCode {
     match scheduler.readiness().takes_work() {
         true => StatusCode::OK,
@@ -52,7 +53,7 @@ fn failed(error: impl std::error::Error) -> StatusCode {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let url = std::env::var("MONGODB_URL").context("set MONGODB_URL")?;
-    // Makes the collections and indexes that are missing: jobs_scheduler_job and so on, in the database `shop`.
+    // Creates missing collections and indexes: jobs_scheduler_job and so on, in the database `shop`.
     let store = MongoStore::connect(&url, MongoOptions::default().database("shop").prefix("jobs_")).await?;
     let scheduler = Ratchet::builder(store)
         .register(Mailer)

@@ -41,7 +41,7 @@ struct Shown {
     failures: u32,
 }
 
-/// Answers as soon as the job is stored. A request that is sent twice makes one job.
+/// Replies as soon as the job is stored. A request that is sent twice makes one job.
 async fn sign_up(
     State(scheduler): State<Arc<Scheduler>>,
     Json(SignUp { name }): Json<SignUp>,
@@ -52,11 +52,11 @@ async fn sign_up(
 }
 
 async fn show(State(scheduler): State<Arc<Scheduler>>, Path(id): Path<JobId>) -> Result<Json<Shown>, Failed> {
-    let job = scheduler.job::<String>(id).job().await?.ok_or(Failed(StatusCode::NOT_FOUND))?;
+    let job = scheduler.client().job::<String>(id).job().await?.ok_or(Failed(StatusCode::NOT_FOUND))?;
     Ok(Json(Shown { status: job.status, failures: job.attempts }))
 }
 
-/// For a readiness probe: says no while the node starts, stops or has lost its lease.
+/// Answers a readiness probe: no while the node starts, stops or has lost its lease.
 async fn ready(State(scheduler): State<Arc<Scheduler>>) -> StatusCode {
     match scheduler.readiness().takes_work() {
         true => StatusCode::OK,
@@ -94,7 +94,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a request gets when it fails.
+/// The response to a request that failed.
 struct Failed(StatusCode);
 
 impl From<SubmitError> for Failed {

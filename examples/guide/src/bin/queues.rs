@@ -14,7 +14,7 @@ impl Office {
         println!("letter: {text}");
     }
 
-    /// Its default queue. A submission can name another one.
+    /// Runs in the queue `reports` by default. A submission can name another one.
     #[job(queue = "reports", priority = "low")]
     async fn report(&self, year: u16) {
         println!("report: {year}");
@@ -23,7 +23,7 @@ impl Office {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // A client submits and runs nothing, so all of this waits until a node starts.
+    // A client submits and runs nothing, so all of these jobs wait until a node starts.
     let client = Ratchet::client(SqliteStore::open("jobs.db").await?);
     let letter = |text: &str| client.enqueue(Office::job().letter(text.to_owned()));
     let mut waiting = vec![
@@ -45,11 +45,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         job.result().await?;
     }
 
-    // A node runs only queues that it names.
+    // A node serves only queues that it names.
     let report = client.enqueue(Office::job().report(2026)).submit().await?;
     report.result().await?;
 
-    // Not before, and not after.
+    // Started no earlier than the first time, and not after the second.
     let soon = letter("in a moment").delay(Duration::from_millis(100)).submit().await?;
     soon.result().await?;
     let yesterday = Timestamp::node_now() - Duration::from_secs(86_400);

@@ -1,4 +1,4 @@
-//! At most so many at once, in the whole cluster.
+//! A limit on the jobs that use a resource at once, in the whole cluster.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -34,14 +34,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .start()
         .await?;
 
-    let pages = scheduler.enqueue_many((1..=10).map(|page| Office::job().print(page))).await?;
+    let pages = scheduler.client().enqueue_many((1..=10).map(|page| Office::job().print(page))).await?;
     let mut most = 0;
     for page in pages {
         most = page?.result().await?.max(most);
     }
     println!("10 pages, never more than 2 at once: {}", most <= 2);
 
-    // A resource without a limit: the job waits until there is one. It is parked, and is not a dead letter.
+    // A resource without a limit: the job is parked until there is one. It does not become a dead letter.
     let job = scheduler.enqueue(Office::job().print(11)).resource("plotter").submit().await?;
     let parked_on = loop {
         match job.job().await?.and_then(|job| job.parked_on) {
@@ -50,7 +50,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     };
     println!("page 11 is parked on {parked_on}");
-    scheduler.cancel(job.id(), "there is no plotter").await?;
+    scheduler.client().cancel(job.id(), "there is no plotter").await?;
 
     scheduler.stop().await;
     Ok(())

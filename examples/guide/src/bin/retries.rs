@@ -1,4 +1,4 @@
-//! How a job fails, and what follows.
+//! Retries, errors that no retry can fix, and dead letters.
 
 use std::time::Duration;
 
@@ -27,18 +27,18 @@ impl Till {
         }
     }
 
-    /// Fails for good at once, whatever `max_retries` says.
+    /// Becomes a dead letter at once, whatever `max_retries` says.
     #[job(max_retries = 3)]
     async fn refund(&self, order: u64) -> Result<(), PayError> {
         let _ = order;
         Err(PayError::Declined)
     }
 
-    /// Any error type works. The advice is found below the context of an `anyhow::Error` too.
+    /// Returns any error type. Retry advice is found below the context of an `anyhow::Error` too.
     #[job(max_retries = 3, backoff = "fixed 1h")]
     async fn notify(&self, ctx: &JobContext, order: u64) -> anyhow::Result<()> {
         if ctx.attempt() == 1 {
-            // The other side said when to come back. This overrides the backoff of one hour.
+            // The other side said when to come back; this overrides the backoff of one hour.
             let busy = JobFailure::new("TooManyRequests", "429").retry_after(Duration::from_millis(50));
             return Err(anyhow::Error::from(busy.into_error()).context(format!("order {order}")));
         }
@@ -53,7 +53,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let charge = scheduler.enqueue(Till::job().charge(1)).submit().await?;
     println!("{}", charge.result().await?);
-    for run in scheduler.store().executions(charge.id()).await? {
+    for run in scheduler.client().store().executions(charge.id()).await? {
         println!("  {}: {}", run.result, run.error.as_deref().unwrap_or("no error"));
     }
 
@@ -67,7 +67,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("refund: {} after {} attempt", ended.last_error.unwrap_or_default(), ended.attempts);
 
     // Once its cause is fixed, a dead letter can run again: here, or by `ratchet jobs retry`.
-    println!("retried by hand: {}", scheduler.retry(refund.id()).await?);
+    println!("retried by hand: {}", scheduler.client().retry(refund.id()).await?);
     println!("refund: {}", refund.ended().await?.status);
     scheduler.stop().await;
     Ok(())

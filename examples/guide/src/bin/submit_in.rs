@@ -46,9 +46,9 @@ async fn main() -> anyhow::Result<()> {
     let database = PgPool::connect(&url).await?;
     sqlx::query("CREATE TABLE IF NOT EXISTS orders (item text NOT NULL)").execute(&database).await?;
 
-    let bought = order(&database, &scheduler, "lamp", true).await?;
+    let bought = order(&database, scheduler.client(), "lamp", true).await?;
     println!("{}", bought.result().await?);
-    let left = order(&database, &scheduler, "chair", false).await?;
+    let left = order(&database, scheduler.client(), "chair", false).await?;
     println!("rolled back, the job exists: {}", left.job().await?.is_some());
 
     scheduler.stop().await;

@@ -49,9 +49,9 @@ async fn main() -> anyhow::Result<()> {
     let store = MongoStore::from_client(database.clone(), options).await?;
     let scheduler = Ratchet::builder(store).register(Mailer).allow(["mail."]).start().await?;
 
-    let bought = order(&database, &scheduler, "lamp", true).await?;
+    let bought = order(&database, scheduler.client(), "lamp", true).await?;
     println!("{}", bought.result().await?);
-    let left = order(&database, &scheduler, "chair", false).await?;
+    let left = order(&database, scheduler.client(), "chair", false).await?;
     println!("aborted, the job exists: {}", left.job().await?.is_some());
 
     scheduler.stop().await;

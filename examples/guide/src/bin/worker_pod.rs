@@ -1,4 +1,4 @@
-//! A worker for Kubernetes: runs jobs until it is asked to end, and answers probes.
+//! A worker for Kubernetes: runs jobs until it is told to stop, and answers probes.
 //!
 //! `DATABASE_URL=postgres://… cargo run -p guide --bin worker_pod`
 
@@ -16,7 +16,7 @@ struct Reports;
 
 #[jobs(target = "shop.Reports")]
 impl Reports {
-    /// Saves what it has when its node stops, and is run again by another one.
+    /// Saves its progress when its node stops; another node runs the job again.
     #[job(queue = "reports")]
     async fn write(&self, ctx: &JobContext, pages: u64) -> Result<(), JobFailure> {
         for page in 0..pages {

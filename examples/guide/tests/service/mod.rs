@@ -1,10 +1,10 @@
-//! Programs that serve requests until they are asked to end.
+//! Programs that serve requests until they are told to stop.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// A program that runs until it is asked to end.
+/// A program that runs until it is told to stop.
 pub(crate) struct Service {
     pub(crate) process: Child,
     lines: BufReader<ChildStdout>,
@@ -33,7 +33,7 @@ impl Service {
         line.trim_end().to_owned()
     }
 
-    /// The status line and the body of the answer to a request.
+    /// Sends a request; returns the status line and the body of the response.
     pub(crate) fn ask(&self, request: &str, body: &str) -> (String, String) {
         let mut connection = TcpStream::connect(&self.address).unwrap();
         let headers = "Host: localhost\r\nConnection: close\r\nContent-Type: application/json";

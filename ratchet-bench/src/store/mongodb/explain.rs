@@ -1,4 +1,4 @@
-//! The plans by which the store's own claims run: its commands are caught as the driver sends them, and explained by the
+//! The plans of the store's own claims: its commands are captured as the driver sends them, and explained by the
 //! server.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,15 +13,15 @@ use ratchet_api::{StoreClock, Timestamp};
 
 use super::MongoPlace;
 use crate::claim::{put_back, still_at};
-use crate::store::{Place as _, Plan};
+use crate::store::{Plan, TestDatabase as _};
 
 /// Commands that the server can explain.
 const EXPLAINED: [&str; 4] = ["aggregate", "find", "update", "findAndModify"];
-/// What the driver adds to a command and `explain` refuses inside of one.
+/// Fields that the driver adds to a command and that `explain` refuses.
 const OF_THE_SESSION: [&str; 6] =
     ["lsid", "txnNumber", "$clusterTime", "$db", "writeConcern", "$readPreference"];
 
-/// Claims, puts back, and has every command of the claim explained as it would run again.
+/// Claims, puts back, and explains every command of the claim as it would run again.
 pub(super) async fn plan(
     place: &MongoPlace,
     clock: StoreClock,
@@ -58,7 +58,7 @@ async fn explain(database: &Database, mut command: Document) -> Result<Document>
     Ok(database.run_command(doc! { "explain": command, "verbosity": "executionStats" }).await?)
 }
 
-/// Looks at a part of an answer and at all within it.
+/// Examines a part of a reply and all parts inside it.
 fn examine(told: &Document, most: u64, plan: &mut Plan) {
     let count = |name: &str| told.get(name).and_then(number).unwrap_or_default();
     if let Ok(stage) = told.get_str("stage") {
@@ -89,7 +89,7 @@ fn examine_value(value: &Bson, most: u64, plan: &mut Plan) {
     }
 }
 
-/// How many documents a stage was given.
+/// The number of documents that a stage received.
 fn input(stage: &Document) -> u64 {
     let below = stage.get_document("inputStage").ok();
     below.and_then(|below| number(below.get("nReturned")?)).unwrap_or_default()

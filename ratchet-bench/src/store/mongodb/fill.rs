@@ -1,4 +1,4 @@
-//! A backlog behind the store's back: one job is stored through it, and its document is the pattern of all others.
+//! A backlog written directly: one job is stored through the store, and its document is the pattern of all others.
 
 use anyhow::{Context as _, Result};
 use futures::TryStreamExt as _;
@@ -22,7 +22,7 @@ pub(super) async fn fill(place: &MongoPlace, backlog: Backlog, progress: &mut Pr
     let database = place.database().await?;
     let quick = CollectionOptions::builder().write_concern(WriteConcern::builder().w(Some(1.into())).build());
     let jobs: Collection<RawDocumentBuf> = database.collection_with_options(JOBS, quick.build());
-    // Indexes that are built of what is there cost a fraction of those that grow with it.
+    // Building indexes afterwards costs a fraction of updating them with every insert.
     let indexes: Vec<IndexModel> = jobs.list_indexes().await?.try_collect().await?;
     jobs.drop_indexes().await?;
     let mut rows = backlog.rows().peekable();
@@ -50,7 +50,7 @@ pub(super) async fn fill(place: &MongoPlace, backlog: Backlog, progress: &mut Pr
     Ok(())
 }
 
-/// What the store makes of an ordinary job.
+/// The document that the store makes of an ordinary job.
 async fn pattern(place: &MongoPlace) -> Result<Document> {
     let store = place.store(StoreClock::Server, |_| {}).await?;
     store.insert(&[Submission::single(NewJob::new(payload()?))]).await?;
@@ -58,7 +58,7 @@ async fn pattern(place: &MongoPlace) -> Result<Document> {
     jobs.find_one_and_delete(doc! {}).await?.context("the job was not stored")
 }
 
-/// The same job, as this row wants it.
+/// The document of this row's job.
 fn job(pattern: &Document, row: &Row) -> Result<RawDocumentBuf> {
     let mut job = pattern.clone();
     let priority = i32::from(row.priority.ordinal());

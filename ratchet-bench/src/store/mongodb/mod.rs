@@ -19,7 +19,7 @@ use ratchet_api::{JobId, StoreClock, whole_millis};
 use ratchet_servers::Server;
 use ratchet_store_mongodb::{MongoOptions, MongoStore};
 
-use super::{Bench, Counted, Place, Plan, Progress};
+use super::{Bench, Counted, Plan, Progress, TestDatabase};
 use crate::backlog::{BOOST, Backlog};
 use crate::conflicts::Contention;
 use crate::lane::Lane;
@@ -51,7 +51,7 @@ async fn status(client: &Client) -> Result<Document> {
     Ok(client.database("admin").run_command(doc! { "serverStatus": 1 }).await?)
 }
 
-/// A counter of the server's, by its path.
+/// A counter of the server, by its path.
 fn count(status: &Document, path: &[&str]) -> Result<u64> {
     let [parts @ .., name] = path else { bail!("a counter has a name") };
     let part = parts.iter().try_fold(status, |part, name| part.get_document(name))?;
@@ -99,21 +99,21 @@ impl Bench for Mongo {
         process_cpu(self.process?)
     }
 
-    async fn place(&self) -> Result<Box<dyn Place>> {
+    async fn place(&self) -> Result<Box<dyn TestDatabase>> {
         let database = format!("ratchet_bench_{:016x}", rand::random::<u64>());
         Ok(Box::new(MongoPlace { url: self.url.clone(), database }))
     }
 
-    fn place_at(&self, address: &str) -> Result<Box<dyn Place>> {
+    fn place_at(&self, address: &str) -> Result<Box<dyn TestDatabase>> {
         Ok(Box::new(MongoPlace { url: self.url.clone(), database: address.to_owned() }))
     }
 
-    /// No command both renews a lease and reads the news.
+    /// Two: no command both renews a lease and reads the news.
     fn statements_of_a_beat(&self) -> f64 {
         2.0
     }
 
-    /// The claim by hand is one command, and takes one job.
+    /// The claim by hand is one command and takes one job.
     fn most_of_wake_probe(&self) -> f64 {
         2.0
     }
@@ -125,7 +125,7 @@ struct MongoPlace {
 }
 
 impl MongoPlace {
-    /// The store over a client that was told what else to do.
+    /// The store over a client with these further options.
     async fn store(
         &self,
         clock: StoreClock,
@@ -137,7 +137,7 @@ impl MongoPlace {
         Ok(MongoStore::from_options(client, options).await?)
     }
 
-    /// The database over a client that writes as the store does.
+    /// The database, over a client with the store's write concern.
     async fn database(&self) -> Result<Database> {
         let mut client = ClientOptions::parse(&self.url).await?;
         let durable = WriteConcern::builder().w(mongodb::options::Acknowledgment::Majority).journal(true);
@@ -152,7 +152,7 @@ impl MongoPlace {
 }
 
 #[async_trait]
-impl Place for MongoPlace {
+impl TestDatabase for MongoPlace {
     /// A client opens connections as it needs them: a lane needs one.
     async fn connect(&self, clock: StoreClock, _connections: usize) -> Result<Arc<dyn JobStore>> {
         Ok(Arc::new(self.store(clock, |_| {}).await?))
@@ -222,7 +222,7 @@ fn uuid(id: JobId) -> Uuid {
     Uuid::from_bytes(id.as_uuid().into_bytes())
 }
 
-/// The job of a document.
+/// The id of a job's document.
 fn id(found: &Document) -> Result<JobId> {
     let id = found.get("_id").context("a document without an id")?;
     let mongodb::bson::Bson::Binary(binary) = id else { anyhow::bail!("the id of a job is no UUID") };

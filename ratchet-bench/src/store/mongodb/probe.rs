@@ -1,6 +1,6 @@
-//! The same work by hand: one command for each step where one is enough, in a collection that has no more than this work
-//! needs. It takes jobs in the order of an index, not in the exact one, goes by its own clock, knows from the claim what
-//! the outcome needs, and checks nothing that it can do without.
+//! The same work by hand: one command for each step where one is enough, in a collection with no more than this work
+//! needs. It takes jobs in the order of an index, not in the exact one, uses its own clock, knows from the claim all
+//! that the outcome needs, and skips every check that it can.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const JOBS: &str = "probe_job";
 const QUEUE: &str = "default";
 const PRIORITY: i32 = 2;
 
-/// Makes the collection and opens so many lanes.
+/// Creates the collection and opens the lanes.
 pub(super) async fn lanes(place: &MongoPlace, count: usize) -> Result<Vec<Box<dyn Lane>>> {
     let jobs = place.database().await?.collection::<Document>(JOBS);
     let waiting = doc! { "status": "PENDING", "blocked_by": 0 };
@@ -51,7 +51,7 @@ fn partial(keys: Document, only: Document) -> IndexModel {
     IndexModel::builder().keys(keys).options(options).build()
 }
 
-/// The same model: what was asked for, where it stands, and a part that goes with the end.
+/// A job in the same model: description, state, and a part that is removed at the end.
 #[derive(Serialize, Deserialize)]
 struct Job {
     #[serde(rename = "_id")]
@@ -94,7 +94,7 @@ struct Queue {
     priority: i32,
 }
 
-/// What a claim answers.
+/// The reply to a claim.
 #[derive(Deserialize)]
 struct Claimed {
     #[serde(rename = "_id")]
@@ -203,7 +203,7 @@ impl Lane for ProbeLane {
             "queue.name": QUEUE, "status": "PENDING", "blocked_by": 0, "scheduled_time": { "$lte": now },
         };
         let by_time = doc! { "queue.priority": -1, "scheduled_time": 1, "_id": 1 };
-        // Without a size the first answer has 101 documents.
+        // By default the first batch has 101 documents.
         let size = u32::try_from(limit)?;
         let heads = self.jobs.clone_with_type::<Head>();
         let heads = heads.find(due).sort(by_time).limit(i64::from(size)).batch_size(size);

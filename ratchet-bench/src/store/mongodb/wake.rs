@@ -1,5 +1,5 @@
-//! A wakeup by hand: an insert and a notice in a capped collection on one side; on the other a cursor that follows it, and
-//! `findOneAndUpdate`. And a store whose commands are counted.
+//! A wakeup by hand: an insert and a notice in a capped collection on one side; on the other a cursor that follows it,
+//! and `findOneAndUpdate`. And a store whose commands are counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ use crate::store::Counted;
 const JOBS: &str = "by_hand_job";
 const NOTICES: &str = "by_hand_notice";
 
-/// A client that writes as the store does.
+/// The database, over a client with the store's write concern.
 async fn database(url: &str, name: &str) -> Result<Database> {
     let mut options = ClientOptions::parse(url).await?;
     options.write_concern = Some(WriteConcern::builder().w(Acknowledgment::Majority).journal(true).build());
@@ -34,7 +34,7 @@ async fn database(url: &str, name: &str) -> Result<Database> {
     Ok(Client::with_options(options)?.database(name))
 }
 
-/// As cheap as it can be: a hint need not wait for the disk.
+/// The notices, with the cheapest write concern: a hint need not wait for the disk.
 fn notices(database: &Database) -> Collection<Document> {
     let hint = CollectionOptions::builder()
         .write_concern(WriteConcern::builder().w(Acknowledgment::Nodes(1)).build())
@@ -48,7 +48,7 @@ struct Sender {
     payload: JobPayload,
 }
 
-/// The side that submits, once the other one is there.
+/// The submitting side, made after the running one.
 pub(super) async fn sender(url: &str, name: &str) -> Result<Box<dyn WakeSender>> {
     let database = database(url, name).await?;
     let jobs = database.collection(JOBS);
@@ -82,7 +82,7 @@ struct Receiver {
     jobs: Collection<Document>,
 }
 
-/// Makes the collections; the side that runs.
+/// Creates the collections and the running side.
 pub(super) async fn receiver(url: &str, name: &str) -> Result<Box<dyn WakeReceiver>> {
     let database = database(url, name).await?;
     let jobs = database.collection::<Document>(JOBS);
@@ -119,7 +119,7 @@ impl WakeReceiver for Receiver {
     }
 }
 
-/// A store, and how many commands all its connections have sent.
+/// A store, and a counter of the commands on all its connections.
 pub(super) async fn counted(url: &str, name: &str) -> Result<Counted> {
     let count = Arc::new(AtomicU64::new(0));
     let commands = Arc::clone(&count);

@@ -1,4 +1,4 @@
-//! Stands between a store and the server and counts the statements that go by.
+//! A proxy between a store and the server that counts the statements.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -9,11 +9,11 @@ use std::thread;
 use anyhow::Result;
 use sqlx::postgres::PgConnectOptions;
 
-/// What a client sends to have something done: a text, or a statement that was prepared.
+/// The messages by which a client runs a statement: as text, or prepared.
 const QUERY: u8 = b'Q';
 const EXECUTE: u8 = b'E';
 
-/// Where to connect to be counted, and the count. It ends with the program.
+/// The URL of the proxy, and the count. The proxy ends with the program.
 pub(super) fn to(url: &str) -> Result<(String, Arc<AtomicU64>)> {
     let server: PgConnectOptions = url.parse()?;
     let target = (server.get_host().to_owned(), server.get_port());
@@ -29,7 +29,7 @@ pub(super) fn to(url: &str) -> Result<(String, Arc<AtomicU64>)> {
     });
     let user = server.get_username();
     let database = server.get_database().unwrap_or(user);
-    // What is encrypted cannot be counted.
+    // Encrypted statements could not be counted.
     Ok((format!("postgres://{user}@127.0.0.1:{port}/{database}?sslmode=disable"), count))
 }
 
@@ -41,13 +41,13 @@ fn pass_on(client: &TcpStream, server: &TcpStream, statements: &Arc<AtomicU64>) 
     thread::spawn(move || ended(&back, io::copy(&mut &back.1, &mut &back.0).map(drop)));
 }
 
-/// However one direction ended, the other one has nothing to do any more.
+/// Closes both directions when one has ended.
 fn ended((client, server): &(TcpStream, TcpStream), _: io::Result<()>) {
     let _ = (client.shutdown(Shutdown::Both), server.shutdown(Shutdown::Both));
 }
 
 fn requests(mut client: &TcpStream, mut server: &TcpStream, statements: &AtomicU64) -> io::Result<()> {
-    // The first message has no kind.
+    // The first message has no type byte.
     let mut kind = None;
     loop {
         let mut message: Vec<u8> = kind.into_iter().collect();

@@ -1,4 +1,4 @@
-//! The plans by which the store's own claims run: the server's `auto_explain` tells them to the client.
+//! The plans of the store's own claims: the server's `auto_explain` sends them to the client.
 
 use anyhow::{Context as _, Result};
 use ratchet_api::store::{ClaimRequest, JobClaimStore as _};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::PgPlace;
 use crate::claim::{put_back, still_at};
 use crate::notices;
-use crate::store::{Place as _, Plan};
+use crate::store::{Plan, TestDatabase as _};
 
 /// A prepared statement may change its plan after five runs.
 const CLAIMS: usize = 8;
@@ -22,7 +22,7 @@ const SETTINGS: [(&str, &str); 6] = [
     ("client_min_messages", "log"),
 ];
 
-/// Claims and puts back a few times; `None` if the server does not let us see its plans.
+/// Claims and puts back a few times; `None` if the server does not show us its plans.
 pub(super) async fn plan(
     place: &PgPlace,
     clock: StoreClock,
@@ -44,7 +44,7 @@ pub(super) async fn plan(
     Ok(plan.most_read.is_some().then_some(plan))
 }
 
-/// The URL with settings for every session.
+/// The URL with the settings of `auto_explain` for every session.
 fn telling(url: &str) -> String {
     let settings: Vec<String> =
         SETTINGS.iter().map(|(name, value)| format!("-c%20{name}%3D{value}")).collect();
@@ -52,7 +52,7 @@ fn telling(url: &str) -> String {
     format!("{url}{separator}options={}", settings.join("%20"))
 }
 
-/// Looks at a node and all below it.
+/// Examines a node and all below it.
 fn examine(node: &Value, most: u64, plan: &mut Plan) {
     let kind = node["Node Type"].as_str().unwrap_or_default();
     let rows = rows(node);
@@ -74,7 +74,7 @@ fn examine(node: &Value, most: u64, plan: &mut Plan) {
     }
 }
 
-/// The rows that went through a node, in all its runs, whether they passed its filter or not.
+/// The rows that a node read in all its runs, whether they passed its filter or not.
 fn rows(node: &Value) -> u64 {
     let number = |name: &str| node[name].as_f64().unwrap_or_default();
     let read =

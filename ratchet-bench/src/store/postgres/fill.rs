@@ -1,4 +1,4 @@
-//! A backlog behind the store's back.
+//! A backlog written directly into the tables.
 
 use anyhow::Result;
 use chrono::{DateTime, Utc};

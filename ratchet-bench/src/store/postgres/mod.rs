@@ -22,7 +22,7 @@ use sqlx::{Connection as _, PgConnection, Row as _};
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
-use super::{Bench, Counted, Place, Plan, Progress};
+use super::{Bench, Counted, Plan, Progress, TestDatabase};
 use crate::backlog::{BOOST, Backlog};
 use crate::enqueue::Shop;
 use crate::lane::Lane;
@@ -81,7 +81,7 @@ impl Bench for Postgres {
         Ok(u64::try_from(position).ok())
     }
 
-    /// Whatever writes has a number.
+    /// The number of transactions so far: each one that writes has a number.
     async fn commits(&self) -> Result<Option<u64>> {
         let next = sqlx::query_scalar("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint");
         let next: i64 = next.fetch_one(&mut *self.side.lock().await).await?;
@@ -96,14 +96,14 @@ impl Bench for Postgres {
         family_cpu(self.worker?)
     }
 
-    async fn place(&self) -> Result<Box<dyn Place>> {
+    async fn place(&self) -> Result<Box<dyn TestDatabase>> {
         let schema = format!("bench_{:016x}", rand::random::<u64>());
         let place = PgPlace { url: self.url.clone(), schema };
         PostgresStore::migrator(&self.url, place.namespace()?)?.migrate(|_| {}).await?;
         Ok(Box::new(place))
     }
 
-    fn place_at(&self, address: &str) -> Result<Box<dyn Place>> {
+    fn place_at(&self, address: &str) -> Result<Box<dyn TestDatabase>> {
         Ok(Box::new(PgPlace { url: self.url.clone(), schema: address.to_owned() }))
     }
 }
@@ -127,7 +127,7 @@ impl PgPlace {
         Ok(PostgresStore::connect(url, options).await?)
     }
 
-    /// A connection that finds this place's tables by their bare names.
+    /// A connection whose search path is this place's schema.
     async fn connection(&self) -> Result<PgConnection> {
         let options = PgConnectOptions::from_str(&self.url)?.options([("search_path", &self.schema)]);
         Ok(PgConnection::connect_with(&options).await?)
@@ -135,7 +135,7 @@ impl PgPlace {
 }
 
 #[async_trait]
-impl Place for PgPlace {
+impl TestDatabase for PgPlace {
     async fn connect(&self, clock: StoreClock, connections: usize) -> Result<Arc<dyn JobStore>> {
         Ok(Arc::new(self.store(&self.url, clock, connections).await?))
     }
@@ -163,8 +163,8 @@ impl Place for PgPlace {
         Ok(ids.into_iter().map(JobId::from_uuid).collect())
     }
 
-    /// Row locks are kept in the rows, also when their transaction has ended: what it wrote has its number as `xmin`,
-    /// what it only locked as `xmax`.
+    /// Counts locked rows by the traces in them, which outlast the transaction: a written row has its number as `xmin`,
+    /// a row that was only locked has it as `xmax`.
     async fn locked_with(&self, job: JobId) -> Result<Option<u64>> {
         let touched = "SELECT count(*) FROM scheduler_job_queue q, scheduler_job_queue one \
                        WHERE one.job_id = $1 AND (q.xmin = one.xmin OR q.xmax = one.xmin)";

@@ -1,4 +1,4 @@
-//! The plans of the statements that a claim consists of.
+//! The plans of the statements of a claim.
 
 use anyhow::{Context as _, Result};
 use ratchet_store_core::{Dialect, Namespace, Statement};
@@ -28,13 +28,13 @@ fn compiled(text: &'static str) -> Result<Statement> {
     Ok(Statement::compile(text, Dialect::Sqlite, &Namespace::bare())?)
 }
 
-/// A comment may have a semicolon.
+/// Removes comments, which may contain semicolons.
 fn without_comments(text: &str) -> String {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
     lines.join("\n")
 }
 
-/// The work of the trigger that reads the heads: what a trigger does is in no plan.
+/// The statement of the trigger that reads the heads: plans do not include the work of triggers.
 fn heads() -> Result<String> {
     let trigger = compiled(CHOOSE_BEST)?.sql();
     let (_, body) =
@@ -47,8 +47,8 @@ fn heads() -> Result<String> {
     Ok(body.trim().trim_end_matches(';').to_owned())
 }
 
-/// A search by the claim index or the primary key is fine. Sorts are counted with what feeds them: heads, or the
-/// few rows that were chosen.
+/// Adds an objection for each scan. A search by the claim index or the primary key is fine. Sorts are judged by their
+/// input: heads, or the few rows that were chosen.
 fn examine(steps: &[String], plan: &mut Plan) {
     for step in steps {
         let reads_queue = step.split_whitespace().nth(1) == Some(QUEUE);

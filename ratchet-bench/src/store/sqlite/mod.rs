@@ -17,7 +17,7 @@ use sqlx::{ConnectOptions as _, SqliteConnection};
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use super::{Bench, Place, Plan, Progress};
+use super::{Bench, Plan, Progress, TestDatabase};
 use crate::backlog::{BOOST, Backlog, Row, State};
 use crate::enqueue::Shop;
 use crate::job::payload;
@@ -54,7 +54,7 @@ impl Bench for Sqlite {
         SqliteOptions::default().readers
     }
 
-    async fn place(&self) -> Result<Box<dyn Place>> {
+    async fn place(&self) -> Result<Box<dyn TestDatabase>> {
         Ok(Box::new(SqlitePlace { folder: TempDir::with_prefix("ratchet-bench-")? }))
     }
 }
@@ -66,7 +66,7 @@ struct SqlitePlace {
 impl SqlitePlace {
     const FILE: &str = "store.db";
 
-    /// A connection as the store would open it.
+    /// A connection with the store's settings.
     async fn connection(&self, file: &str) -> Result<SqliteConnection> {
         let file = Path::join(self.folder.path(), file);
         let options = SqliteConnectOptions::new()
@@ -83,7 +83,7 @@ impl SqlitePlace {
 }
 
 #[async_trait]
-impl Place for SqlitePlace {
+impl TestDatabase for SqlitePlace {
     async fn connect(&self, clock: StoreClock, connections: usize) -> Result<Arc<dyn JobStore>> {
         let mut options = SqliteOptions::default();
         options.clock = clock;
@@ -94,10 +94,10 @@ impl Place for SqlitePlace {
     }
 
     async fn fill(&self, backlog: Backlog, progress: &mut Progress) -> Result<()> {
-        // Makes the tables.
+        // Creates the tables.
         drop(self.connect(StoreClock::Server, 1).await?);
         let mut connection = self.connection(Self::FILE).await?;
-        // All in memory, and each page written once: smaller transactions write the pages of an index again and again.
+        // All in memory, so that each page is written once: smaller transactions write index pages again and again.
         let begin = "PRAGMA synchronous = OFF; PRAGMA cache_size = -2000000; BEGIN IMMEDIATE";
         sqlx::raw_sql(begin).execute(&mut connection).await?;
         let payload = payload()?;
@@ -150,7 +150,7 @@ impl Place for SqlitePlace {
     }
 }
 
-/// A row as `fill.sql` takes it.
+/// The parameters of `fill.sql` for a row.
 fn cells(row: &Row) -> (String, &'static str, i16, i64, &'static str, u8) {
     let status = if row.state == State::Paused { "PAUSED" } else { "PENDING" };
     let id = row.id.as_uuid().simple().to_string();

@@ -12,22 +12,22 @@ use super::many::{self, Extent};
 use crate::output::Output;
 use crate::output::job::{Answer, Answers};
 
-/// Which jobs to steer.
+/// The jobs to control.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Jobs {
-    /// The jobs' ids
+    /// The ids of the jobs
     #[arg(required = true, value_name = "ID")]
     pub(super) ids: Vec<JobId>,
 }
 
-/// Which jobs to steer: some by their ids, or all that a filter finds.
+/// The jobs to control: by id, or all that match a filter.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Chosen {
-    /// The jobs' ids, or options that say which
+    /// The ids of the jobs, unless a filter or --all selects them
     #[arg(value_name = "ID", required_unless_present_any = ["Filter", "all"], conflicts_with_all = ["Filter", "Extent", "Confirm"])]
     ids: Vec<JobId>,
 
-    /// All jobs for which it is possible
+    /// All jobs in a state that allows it
     #[arg(long, conflicts_with_all = ["ids", "Filter"])]
     all: bool,
 
@@ -48,22 +48,22 @@ pub(crate) struct Cancel {
     #[command(flatten)]
     pub(super) jobs: Chosen,
 
-    /// Why, for those who look at the job later
+    /// The reason, shown with the job
     #[arg(long, value_name = "TEXT", default_value = "canceled from the command line")]
     pub(super) reason: String,
 }
 
-/// What to do with a job.
+/// An operation on a job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Control<'a> {
-    /// For this reason.
+    /// With this reason.
     Cancel(&'a str),
     Pause,
     Resume,
     Retry,
 }
 
-/// Steers what was chosen.
+/// Controls the selected jobs.
 pub(super) async fn run_chosen(
     chosen: &Chosen,
     control: &Control<'_>,
@@ -76,7 +76,7 @@ pub(super) async fn run_chosen(
     }
 }
 
-/// Steers each job, tells what became of it, and fails if nothing did.
+/// Controls each job, prints the results, and fails if no job was changed.
 pub(super) async fn run(
     ids: &[JobId],
     control: &Control<'_>,
@@ -94,7 +94,7 @@ pub(super) async fn run(
             }
         }
     }
-    // What was done is told even if the store failed later.
+    // The results so far are printed even if the store failed later.
     output.show(&answers)?;
     match trouble {
         Some(error) => Err(error),
@@ -104,7 +104,7 @@ pub(super) async fn run(
 }
 
 impl Control<'_> {
-    /// Steers one job.
+    /// Controls one job.
     pub(crate) async fn steer(&self, client: &Client, id: JobId) -> Result<Answer, ControlError> {
         let done = match self {
             Self::Cancel(reason) => client.cancel(id, reason).await?,
@@ -121,7 +121,7 @@ impl Control<'_> {
         Ok(Answer { id, done, status: job.map(|job| job.status), answer })
     }
 
-    /// Prepares to steer all that a filter finds, where that is possible.
+    /// Prepares the operation on all jobs that match the filter, if there is a bulk form of it.
     pub(crate) fn bulk<'a>(&self, client: &Client, filter: JobFilter) -> Result<Bulk<'a>> {
         match self {
             Self::Cancel(reason) => Ok(client.cancel_all(filter, reason)),
@@ -149,7 +149,7 @@ impl Control<'_> {
 
     async fn obstacle(&self, client: &Client, job: &Job) -> Result<String, ControlError> {
         let status = job.status;
-        // A dead letter lost its key when it failed, and someone else may have it by now.
+        // A dead letter released its key when it failed; another job may hold it now.
         let needs_key = matches!(self, Self::Pause | Self::Retry) && status == JobStatus::Failed;
         if let Some(key) = job.spec.business_key.as_ref().filter(|_| needs_key)
             && let Some(holder) = client.store().find_active_by_business_key(key).await?

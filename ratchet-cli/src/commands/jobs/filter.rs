@@ -1,13 +1,13 @@
-//! Which jobs: the same options wherever jobs are chosen.
+//! The filter options that all commands on jobs share.
 
 use ratchet_api::store::JobFilter;
 use ratchet_api::{BusinessKey, Fingerprint, JobStatus, MethodName, QueueName, Tag, TargetName, Timestamp};
 
-/// All that is given must hold.
+/// A filter of jobs. A job must match every given option.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Only jobs")]
 pub(crate) struct Filter {
-    /// In these states: pending, running, succeeded, failed, paused, canceled
+    /// With one of these statuses: pending, running, succeeded, failed, paused, canceled
     #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = status)]
     status: Vec<JobStatus>,
 
@@ -15,15 +15,15 @@ pub(crate) struct Filter {
     #[arg(long, value_name = "NAME", value_parser = |text: &str| QueueName::new(text))]
     queue: Option<QueueName>,
 
-    /// Of this target
+    /// With this target
     #[arg(long, value_name = "NAME", value_parser = |text: &str| TargetName::new(text))]
     target: Option<TargetName>,
 
-    /// Of this method
+    /// With this method
     #[arg(long, value_name = "NAME", value_parser = |text: &str| MethodName::new(text))]
     method: Option<MethodName>,
 
-    /// With this tag; several must all be there
+    /// With this tag; if repeated, with all of them
     #[arg(long, value_name = "WORD", value_parser = |text: &str| Tag::new(text))]
     tag: Vec<Tag>,
 
@@ -31,29 +31,29 @@ pub(crate) struct Filter {
     #[arg(long, value_name = "KEY", value_parser = |text: &str| BusinessKey::new(text))]
     key: Option<BusinessKey>,
 
-    /// That failed for good like this, as `ratchet dlq list` shows it
+    /// Dead letters with this fingerprint, as shown by `ratchet dlq list`
     #[arg(long, value_name = "FINGERPRINT")]
     fingerprint: Option<String>,
 
-    /// Stored at or after this time, as 2026-11-16T08:30:00Z
+    /// Created at or after this time, such as 2026-11-16T08:30:00Z
     #[arg(long, value_name = "TIME")]
     created_from: Option<Timestamp>,
 
-    /// Stored before this time
+    /// Created before this time
     #[arg(long, value_name = "TIME")]
     created_until: Option<Timestamp>,
 
-    /// That ended at or after this time
+    /// Ended at or after this time
     #[arg(long, value_name = "TIME")]
     ended_from: Option<Timestamp>,
 
-    /// That ended before this time
+    /// Ended before this time
     #[arg(long, value_name = "TIME")]
     ended_until: Option<Timestamp>,
 }
 
 impl Filter {
-    /// Dead letters that failed alike.
+    /// A filter for dead letters with this fingerprint.
     pub(crate) fn alike(fingerprint: String) -> Self {
         Self { fingerprint: Some(fingerprint), ..Self::default() }
     }
@@ -77,7 +77,7 @@ impl From<Filter> for JobFilter {
     }
 }
 
-/// Reads a status as people write it.
+/// Parses a status, in lower or upper case.
 fn status(word: &str) -> Result<JobStatus, String> {
     let word = word.to_uppercase();
     let word = if word == "CANCELED" { JobStatus::Canceled.as_str() } else { word.as_str() };

@@ -23,11 +23,11 @@ pub(super) struct Arguments {
     #[command(flatten)]
     filter: Filter,
 
-    /// The most jobs
+    /// List at most N jobs
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     limit: u16,
 
-    /// Go on below this job: the last of the page before
+    /// Continue after this job, the last of the previous page
     #[arg(long, value_name = "ID")]
     after: Option<JobId>,
 }

@@ -1,4 +1,4 @@
-//! Steering all jobs that a filter finds.
+//! Control of all jobs that match a filter.
 
 use std::process::ExitCode;
 
@@ -11,13 +11,13 @@ use crate::commands::confirm::{COUNTED, Confirm, how_many};
 use crate::output::many::Many;
 use crate::output::{Output, progress};
 
-/// From here on it is told how far it is.
+/// The number of jobs from which progress is shown.
 const LONG: usize = 501;
 
-/// How many, and whether to ask.
+/// The limit on the number of jobs, and the confirmation.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Extent {
-    /// The most jobs, newest first
+    /// Change at most N jobs, newest first
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 
@@ -25,7 +25,7 @@ pub(crate) struct Extent {
     confirm: Confirm,
 }
 
-/// Steers what a filter finds, tells how many that were, and fails if nothing was changed.
+/// Controls all matching jobs, prints how many, and fails if nothing was changed.
 pub(crate) async fn run(
     filter: Filter,
     extent: &Extent,
@@ -46,7 +46,7 @@ pub(crate) async fn run(
         done.clone_from(so_far);
     };
     let outcome = bulk.on_progress(tell).run().await;
-    // What was done is told even if the store failed later.
+    // The results so far are printed even if the store failed later.
     output.show(&Many::of(&done, control.participle()))?;
     outcome?;
     Ok(if done.done > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

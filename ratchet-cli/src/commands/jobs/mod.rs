@@ -12,7 +12,7 @@ use anyhow::Result;
 use clap::Subcommand;
 
 use crate::output::Output;
-use crate::store::Place;
+use crate::store::StoreArgs;
 use control::Control;
 
 /// `ratchet jobs`
@@ -28,26 +28,26 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Lists jobs, newest first
+    /// List jobs, newest first
     List(list::Arguments),
-    /// Shows everything about one job: fields, attempts, log, what it waits for, alerts
+    /// Show one job in full: fields, attempts, log, edges, alerts
     Show(show::Arguments),
-    /// Calls jobs off: at once if they have not started; running ones are told to stop
+    /// Cancel jobs: pending ones at once; running ones are told to stop
     Cancel(control::Cancel),
-    /// Sets jobs aside that have not started, or have failed
+    /// Pause jobs that are pending or have failed
     #[command(after_help = "Example:\n  ratchet jobs pause 0193297a-5c1e-7d4b-8f3a-0242ac120002")]
     Pause(control::Jobs),
-    /// Puts paused jobs back where they were
+    /// Resume paused jobs
     #[command(after_help = "Example:\n  ratchet jobs resume 0193297a-5c1e-7d4b-8f3a-0242ac120002")]
     Resume(control::Jobs),
-    /// Runs failed jobs again, as if they had never been tried
+    /// Retry failed jobs from their first attempt
     #[command(after_help = "Examples:
   ratchet jobs retry 0193297a-5c1e-7d4b-8f3a-0242ac120002
   ratchet jobs retry --queue mail --ended-from 2026-11-16T08:30:00Z --yes")]
     Retry(control::Chosen),
 }
 
-pub(crate) async fn run(arguments: &Arguments, place: &Place, output: Output) -> Result<ExitCode> {
+pub(crate) async fn run(arguments: &Arguments, place: &StoreArgs, output: Output) -> Result<ExitCode> {
     let client = place.open().await?;
     let done = match &arguments.command {
         Command::List(arguments) => list::run(arguments, &client, output).await,

@@ -10,7 +10,7 @@ use ratchet_core::Client;
 use crate::output::story::Story;
 use crate::output::{Instant, Output};
 
-/// The most lines of a log that are read at once.
+/// The most log lines that are read at once.
 const PAGE: usize = 1_000;
 
 /// `ratchet jobs show`
@@ -19,10 +19,10 @@ const PAGE: usize = 1_000;
   ratchet jobs show 0193297a-5c1e-7d4b-8f3a-0242ac120002
   ratchet jobs show 0193297a-5c1e-7d4b-8f3a-0242ac120002 --json | jq .job.ending.result")]
 pub(super) struct Arguments {
-    /// The job's id
+    /// The id of the job
     id: JobId,
 
-    /// The most lines of its log
+    /// Show at most N lines of its log
     #[arg(long, value_name = "N", default_value_t = 100)]
     log_lines: usize,
 }
@@ -37,7 +37,7 @@ pub(super) async fn run(arguments: &Arguments, client: &Client, output: Output) 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads on, since a story has only the beginning of a long log, until one line more is known than is wanted.
+/// Reads more of the log, of which the story has only the beginning, until it has one line more than wanted.
 async fn read_log(store: &dyn JobStore, story: &mut JobStory, wanted: usize) -> Result<()> {
     while story.logs.len() <= wanted {
         let last = story.logs.last().map(|line| line.seq);

@@ -1,4 +1,4 @@
-//! Why a job is not running, for people.
+//! Output of the reasons why a job is not running.
 
 mod reasons;
 
@@ -11,17 +11,17 @@ use serde::Serialize;
 
 use super::{Instant, escape};
 
-/// What the store does not know.
+/// The causes that the store cannot know.
 const UNKNOWN_HERE: &str =
     "which circuit breakers are open, class policies and rate limits; each node knows its own";
 
-/// Why a job is not running.
+/// The explanation of why a job is not running.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Explanation {
     job: JobId,
     status: JobStatus,
     reasons: Vec<Reason>,
-    /// What else may be in the way.
+    /// Other possible causes, which the store cannot know.
     not_known_here: Option<&'static str>,
     #[serde(skip)]
     call: String,
@@ -57,12 +57,12 @@ impl fmt::Display for Explanation {
     }
 }
 
-/// A job whose row cannot be read: what is wrong with it, and what became of it.
+/// A job whose row cannot be read, with the problem and its current state.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Unreadable {
     job: JobId,
     problem: String,
-    /// How its last attempt ended.
+    /// The result of its last attempt.
     result: Option<ExecutionResult>,
     error: Option<String>,
     at: Option<Instant>,
@@ -93,7 +93,7 @@ impl fmt::Display for Unreadable {
     }
 }
 
-/// A reason as it is told at some time.
+/// A reason, rendered at a given time.
 struct Told<'a> {
     reason: &'a Reason,
     now: Instant,

@@ -1,4 +1,4 @@
-//! Why a job is not running. Pure.
+//! The reasons why a job is not running, derived from facts. Pure.
 
 use std::collections::BTreeSet;
 
@@ -10,43 +10,43 @@ use serde::Serialize;
 
 use crate::output::Instant;
 
-/// What is known about a job and its surroundings.
+/// The known facts about a job and its surroundings.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) job: Job,
     pub(crate) now: Timestamp,
-    /// Jobs whose end it waits for.
+    /// Parents whose end it waits for.
     pub(crate) parents: Vec<Parent>,
-    /// The batch whose end it waits for.
+    /// The batch whose completion it waits for.
     pub(crate) batch: Option<BatchProgress>,
     pub(crate) queue: QueueHealth,
     pub(crate) nodes: Vec<Node>,
-    /// The resource that it needs.
+    /// The resource of which it needs a permit.
     pub(crate) resource: Option<Resource>,
     pub(crate) ahead: Ahead,
-    /// Whether the last that its log says is that a breaker made it wait.
+    /// Whether the newest line of its log says that a circuit breaker delayed it.
     pub(crate) breaker_open: bool,
 }
 
-/// A job that is waited for.
+/// A parent that a job waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Parent {
     pub(crate) job: JobId,
-    /// Null if it does not exist any more.
+    /// Null if it no longer exists.
     pub(crate) status: Option<JobStatus>,
     pub(crate) condition: String,
 }
 
-/// A resource with those who use it.
+/// A resource with the holders of its permits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Resource {
     pub(crate) name: ResourceName,
-    /// None if nobody configured it.
+    /// `None` if it was never configured.
     pub(crate) limit: Option<u32>,
     pub(crate) holders: Vec<Holder>,
 }
 
-/// A job that has a permit, and where it runs.
+/// A job that holds a permit, and the node that runs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Holder {
     pub(crate) job: JobId,
@@ -57,11 +57,11 @@ pub(crate) struct Holder {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ahead {
     pub(crate) jobs: u64,
-    /// Whether there are more than were counted.
+    /// Whether counting stopped at the limit.
     pub(crate) or_more: bool,
 }
 
-/// Something that keeps a job from running, or says why it need not run.
+/// A reason why a job is not running, or need not run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub(crate) enum Reason {
@@ -128,7 +128,7 @@ pub(crate) enum Reason {
         limit: u32,
         held_by: Vec<Holder>,
     },
-    /// It may have killed nodes, and waits to run apart from others.
+    /// It may have crashed nodes, and waits to run apart from others.
     Suspect {
         crashes: u32,
     },
@@ -144,7 +144,7 @@ pub(crate) enum Reason {
     Ready,
 }
 
-/// Every reason, the weightiest first; never none.
+/// Every reason, the most important first; never empty.
 pub(crate) fn reasons(facts: &Facts) -> Vec<Reason> {
     if let Some(reason) = not_waiting(facts) {
         return vec![reason];
@@ -159,7 +159,7 @@ pub(crate) fn reasons(facts: &Facts) -> Vec<Reason> {
     reasons
 }
 
-/// The reason of a job that waits for nothing.
+/// The reason for a job that waits for nothing.
 fn not_waiting(Facts { job, now, nodes, .. }: &Facts) -> Option<Reason> {
     if let Some(ending) = &job.ending {
         let why = job.cancel_reason.clone().or_else(|| job.last_error.clone());
@@ -186,7 +186,7 @@ fn is_alive(node: &Node, now: Timestamp) -> bool {
     !node.reaped && node.lease_until > now
 }
 
-/// What would keep it from running on an empty cluster as well.
+/// The obstacles that would exist on an empty cluster too.
 fn obstacles(facts: &Facts) -> [Option<Reason>; 9] {
     let Facts { job, now, batch, queue, .. } = facts;
     let waiting = job.blocked_by > 0;
@@ -216,7 +216,7 @@ fn obstacles(facts: &Facts) -> [Option<Reason>; 9] {
     ]
 }
 
-/// Why no live node takes jobs like this one.
+/// The reason why no live node can take this job.
 fn nobody_can(Facts { job, now, nodes, .. }: &Facts) -> Option<Reason> {
     let (payload, queue) = (&job.spec.payload, &job.spec.queue);
     let method = payload.call_name();
@@ -237,7 +237,7 @@ fn nobody_can(Facts { job, now, nodes, .. }: &Facts) -> Option<Reason> {
         let known_to_dead = dead.into_iter().filter(knows).map(|node| node.info.owner.clone()).collect();
         return Some(Reason::UnknownMethod { method, live_nodes, similar, known_to_dead });
     }
-    // A row of an older program lists no queue.
+    // A node of an older program lists no queues.
     let serves = |node: &&Node| {
         node.info.queues.is_empty() || node.info.queues.iter().any(|name| name == queue.as_str())
     };
@@ -250,7 +250,7 @@ fn nobody_can(Facts { job, now, nodes, .. }: &Facts) -> Option<Reason> {
     }
 }
 
-/// Each name once, in order.
+/// Each name once, sorted.
 fn distinct<'n>(names: impl Iterator<Item = &'n String>) -> Vec<String> {
     names.collect::<BTreeSet<_>>().into_iter().cloned().collect()
 }
@@ -265,7 +265,7 @@ fn refusal(Resource { name, limit, holders }: &Resource) -> Option<Reason> {
     }
 }
 
-/// What others want as well.
+/// The obstacles caused by other jobs.
 fn competition(Facts { job, now, nodes, ahead, .. }: &Facts) -> [Option<Reason>; 2] {
     let Ahead { jobs, or_more } = *ahead;
     let alive: Vec<_> = nodes.iter().filter(|node| is_alive(node, *now)).collect();

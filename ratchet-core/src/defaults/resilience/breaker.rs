@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 use ratchet_api::options::BreakerSettings;
 use ratchet_api::spi::{CircuitState, Gate};
 
-/// No breaker is opened for longer than a year.
+/// The longest time for which a breaker is opened: a year.
 const MAX_OPEN: Duration = Duration::from_hours(8_760);
 
-/// The breaker of one service. `now` is told, never read.
+/// The breaker of one service. Pure: the time is an argument.
 pub(super) struct Breaker {
     settings: BreakerSettings,
     circuit: Circuit,
-    /// Kept while it is open, to tell what opened it.
+    /// The counted calls, kept while it is open to show what opened it.
     window: Window,
     touched: Instant,
 }
@@ -32,7 +32,7 @@ struct Window {
 struct Trials {
     left: u32,
     succeeded: u32,
-    /// When those that did not report are replaced.
+    /// When trials that did not report are replaced.
     until: Instant,
 }
 
@@ -44,12 +44,12 @@ impl Breaker {
     pub(super) fn enter(&mut self, now: Instant) -> Gate {
         self.begin_trials(now);
         if let Some(retry_in) = self.retry_in(now) {
-            return Gate::Closed { retry_in };
+            return Gate::Reject { retry_in };
         }
         if let Circuit::HalfOpen(trials) = &mut self.circuit {
             trials.left -= 1;
         }
-        Gate::Open
+        Gate::Admit
     }
 
     pub(super) fn report(&mut self, failed: bool, now: Instant) {
@@ -129,7 +129,7 @@ impl Breaker {
         self.touched
     }
 
-    /// Once the time of an open breaker, or that of trials which did not report, has run out.
+    /// Begins trials once the time of an open breaker, or that of trials which did not report, has run out.
     fn begin_trials(&mut self, now: Instant) {
         let succeeded = match &self.circuit {
             Circuit::Open { until } if *until <= now => 0,

@@ -55,7 +55,7 @@ impl Fixture {
 
     /// How many calls are let in until one is not.
     fn let_in(&self) -> usize {
-        (0..1_000).take_while(|_| self.enter() == Gate::Open).count()
+        (0..1_000).take_while(|_| self.enter() == Gate::Admit).count()
     }
 
     fn status(&self) -> BreakerStatus {
@@ -68,7 +68,7 @@ impl Fixture {
 }
 
 fn closed_for(retry_in: Duration) -> Gate {
-    Gate::Closed { retry_in }
+    Gate::Reject { retry_in }
 }
 
 // shows: S118
@@ -98,9 +98,9 @@ fn a_profile_that_a_method_names_holds_unless_another_was_given_by_hand() {
     let breakers = CircuitBreakers::new(BreakerOptions::default()).profile("mail", BreakerProfile::Critical);
     for service in [SERVICE, "mail"] {
         breakers.declare(service, BreakerProfile::Fast);
-        assert_eq!(breakers.enter(service), Gate::Open);
+        assert_eq!(breakers.enter(service), Gate::Admit);
     }
-    assert_eq!(breakers.enter("other"), Gate::Open);
+    assert_eq!(breakers.enter("other"), Gate::Admit);
     let profiles: Vec<_> =
         breakers.states().into_iter().map(|state| (state.service, state.profile)).collect();
     let expected = [
@@ -122,7 +122,7 @@ fn every_profile_has_its_own_numbers() {
         let Fixture { breakers, now } = Fixture::new();
         let fixture = Fixture { breakers: breakers.profile(SERVICE, profile), now };
         fixture.report(&vec![true; opens_after - 1]);
-        assert_eq!(fixture.enter(), Gate::Open, "{profile:?}");
+        assert_eq!(fixture.enter(), Gate::Admit, "{profile:?}");
         fixture.report(&[true]);
         assert_eq!(fixture.enter(), closed_for(Duration::from_secs(open_secs)), "{profile:?}");
         fixture.advance(Duration::from_secs(open_secs));
@@ -142,7 +142,7 @@ fn an_open_one_tells_the_time_that_is_left() {
     }
     fixture.advance(Duration::from_millis(1));
     assert_eq!(fixture.status().retry_in, None);
-    assert_eq!(fixture.enter(), Gate::Open);
+    assert_eq!(fixture.enter(), Gate::Admit);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn it_closes_when_all_trials_succeed() {
     assert_eq!(fixture.state(), CircuitState::Closed);
     fixture.report(&[true; 4]);
     assert_eq!(fixture.state(), CircuitState::Closed, "what was before the outage is forgotten");
-    assert_eq!(fixture.enter(), Gate::Open);
+    assert_eq!(fixture.enter(), Gate::Admit);
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn trials_that_never_report_are_replaced() {
 #[test]
 fn services_do_not_affect_each_other() {
     let fixture = Fixture::open();
-    assert_eq!(fixture.breakers.enter("mail"), Gate::Open);
+    assert_eq!(fixture.breakers.enter("mail"), Gate::Admit);
     let states = fixture.breakers.states();
     let seen: Vec<_> = states.iter().map(|status| (status.service.as_str(), status.state)).collect();
     assert_eq!(seen, [("mail", CircuitState::Closed), (SERVICE, CircuitState::Open)]);
@@ -231,11 +231,11 @@ fn it_is_opened_and_reset_by_hand() {
     fixture.breakers.open(SERVICE, Duration::from_mins(10));
     assert_eq!(fixture.enter(), closed_for(Duration::from_mins(10)));
     assert!(fixture.breakers.reset(SERVICE));
-    assert_eq!(fixture.enter(), Gate::Open);
+    assert_eq!(fixture.enter(), Gate::Admit);
     assert!(!fixture.breakers.reset("unknown"));
 
     fixture.breakers.open(SERVICE, Duration::MAX);
-    assert!(matches!(fixture.enter(), Gate::Closed { .. }));
+    assert!(matches!(fixture.enter(), Gate::Reject { .. }));
     fixture.breakers.reset(SERVICE);
     assert_eq!((fixture.state(), fixture.status().calls), (CircuitState::Closed, 0));
 }
@@ -246,14 +246,14 @@ fn a_failure_that_says_not_to_try_again_is_no_failure_of_the_service() {
     let fixture = Fixture::new();
     fixture.report(&[true; 4]);
     for _ in 0..100 {
-        assert_eq!(fixture.enter(), Gate::Open);
+        assert_eq!(fixture.enter(), Gate::Admit);
         fixture.breakers.report(SERVICE, Some(&declined));
     }
     assert_eq!((fixture.state(), fixture.status().calls), (CircuitState::Closed, 4));
 
     let fixture = Fixture::half_open();
     for _ in 0..=TRIALS {
-        assert_eq!(fixture.enter(), Gate::Open, "it gives its trial back");
+        assert_eq!(fixture.enter(), Gate::Admit, "it gives its trial back");
         fixture.breakers.report(SERVICE, Some(&declined));
     }
     assert_eq!(fixture.state(), CircuitState::HalfOpen, "nor is it a success");
@@ -295,7 +295,7 @@ fn a_service_that_finds_no_room_is_let_in() {
         fixture.breakers.open(&format!("service-{n}"), OPEN_FOR);
     }
     fixture.report(&[true; 100]);
-    assert_eq!(fixture.enter(), Gate::Open);
+    assert_eq!(fixture.enter(), Gate::Admit);
     assert_eq!(fixture.breakers.states().len(), CircuitBreakers::MAX_SERVICES);
 }
 
@@ -307,7 +307,7 @@ fn it_stands_behind_the_plug_point_and_is_used_by_many_threads() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..10 {
-                    assert_eq!(strategy.enter(SERVICE), Gate::Open);
+                    assert_eq!(strategy.enter(SERVICE), Gate::Admit);
                     strategy.report(SERVICE, None);
                 }
             });
@@ -377,7 +377,7 @@ proptest! {
         }
         if let Some(retry_in) = fixture.status().retry_in {
             fixture.advance(retry_in);
-            prop_assert_eq!(fixture.enter(), Gate::Open);
+            prop_assert_eq!(fixture.enter(), Gate::Admit);
         }
     }
 
@@ -387,7 +387,7 @@ proptest! {
         let (mut out, mut succeeded) = (0u32, 0u32);
         for step in steps {
             match step {
-                Step::Enter if fixture.enter() == Gate::Open => out += 1,
+                Step::Enter if fixture.enter() == Gate::Admit => out += 1,
                 Step::Report(false) if out > 0 => {
                     fixture.report(&[false]);
                     (out, succeeded) = (out - 1, succeeded + 1);

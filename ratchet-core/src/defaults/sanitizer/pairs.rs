@@ -21,7 +21,7 @@ pub(super) static KEY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// What may stand between a key and its value: `=`, `:`, `=>`; `("key", "value")`; `--key value`.
+/// A key and the signs between it and its value: `=`, `:`, `=>`; `("key", "value")`; `--key value`.
 static HEAD: LazyLock<String> = LazyLock::new(|| {
     let key = &*KEY;
     format!(
@@ -130,10 +130,10 @@ fn strip_scalar(pair: &str, out: &mut String) {
     out.extend([head, &value[..value.len() - value.trim_start().len()], REDACTED, behind]);
 }
 
-/// Keeps the quotes, so that what was JSON is JSON afterwards.
+/// Redacts a value and keeps its quotes, so that JSON stays JSON.
 fn strip_value(value: &str, out: &mut String) {
     match value.chars().next() {
-        // What looked like a value was part of `==`.
+        // The apparent value was part of `==`.
         None => {}
         Some('"') if QUOTED_VALUE.is_match(value) => out.extend(["\"", REDACTED, "\""]),
         Some('\\') if value.ends_with('"') => out.extend(["\\\"", REDACTED, "\\\""]),
@@ -142,7 +142,8 @@ fn strip_value(value: &str, out: &mut String) {
     }
 }
 
-/// What closes a list or a sentence behind a value is not part of it, but brackets that the value opened are.
+/// Redacts an unquoted value. Signs that close a list or a sentence behind it are not part of it, but brackets that it
+/// opened are.
 fn strip_bare(value: &str, out: &mut String) {
     let closing = |c| matches!(c, ')' | ']' | '}');
     let secret =

@@ -1,4 +1,4 @@
-//! What errors and logs look like when they carry a secret, and when they do not.
+//! Texts of errors and logs that carry a secret, and texts that do not.
 
 use super::DefaultErrorSanitizer;
 use ratchet_api::{JobFailure, Sanitized};

@@ -1,4 +1,4 @@
-//! Secrets in sentences, where nothing but a word before them tells: `bearer x`, `the token is x1y2z3`.
+//! Secrets in sentences, which only a word before them reveals: `bearer x`, `the token is x1y2z3`.
 
 use std::sync::LazyLock;
 
@@ -25,7 +25,7 @@ pub(super) fn strip_spoken(text: String) -> String {
     RULES.iter().fold(text, |text, rule| rule.apply(text))
 }
 
-/// What follows `bearer` in a sentence.
+/// The words that follow `bearer` in a sentence.
 const AFTER_BEARER: [&str; 26] = [
     "a",
     "and",
@@ -63,7 +63,7 @@ fn is_no_word_after_bearer(text: &str) -> bool {
 /// Words with a digit that say what a secret is for.
 const WITH_DIGIT: [&str; 8] = ["base64", "es256", "hs256", "oauth2", "rs256", "sha256", "sha384", "sha512"];
 
-/// Whether a text has letters and digits as few words have.
+/// Whether a text mixes letters and digits as few words do.
 fn is_no_word(text: &str) -> bool {
     let text = text.trim_end_matches(['.', '!']);
     text.len() >= 6

@@ -2,7 +2,7 @@ use regex::Regex;
 
 use super::REDACTED;
 
-/// What a secret looks like, and what stands around it and stays.
+/// The pattern of a secret, and of the text around it that stays.
 ///
 /// A match is found as a whole and taken apart afterwards: groups would make the search many times slower.
 pub(super) struct Rule {
@@ -11,34 +11,35 @@ pub(super) struct Rule {
     /// How the text behind the secret begins.
     behind: Option<&'static str>,
     instead: &'static str,
-    /// What the secret must be like beside its looks.
+    /// A condition on the secret beside its pattern.
     only_if: Option<fn(&str) -> bool>,
 }
 
 impl Rule {
-    /// A secret that is known by its own looks.
+    /// A secret that is recognized by its own form.
     pub(super) fn all(secret: &str) -> Self {
         Self { whole: regex(secret), before: None, behind: None, instead: REDACTED, only_if: None }
     }
 
-    /// A secret that is known by what stands before it.
+    /// A secret that is recognized by the text before it.
     pub(super) fn after(before: &str, secret: &str) -> Self {
         let whole = regex(&format!("(?:{before})(?:{secret})"));
         Self { whole, before: Some(start(before)), behind: None, instead: REDACTED, only_if: None }
     }
 
-    /// Likewise; and behind it must come `behind`, as it is, and then `rest`, in which it does not occur again.
+    /// A secret as of [`after`](Self::after), behind which must come `behind`, literally, and then `rest`, in which
+    /// `behind` does not occur again.
     pub(super) fn between(before: &str, secret: &str, behind: &'static str, rest: &str) -> Self {
         let secret = format!("(?:{secret}){}(?:{rest})", regex::escape(behind));
         Self { behind: Some(behind), ..Self::after(before, &secret) }
     }
 
-    /// Puts this in the place of the secret.
+    /// Sets the replacement for the secret.
     pub(super) fn instead(self, instead: &'static str) -> Self {
         Self { instead, ..self }
     }
 
-    /// Takes only secrets for which this holds. What follows one that is none is looked at again.
+    /// Takes only secrets for which `holds` is true. The text of a match that is none is searched again.
     pub(super) fn only_if(self, holds: fn(&str) -> bool) -> Self {
         Self { only_if: Some(holds), ..self }
     }
@@ -69,7 +70,7 @@ impl Rule {
         out
     }
 
-    /// What of a match stays.
+    /// The parts of a match that stay: before and behind the secret.
     fn around<'t>(&self, found: &'t str) -> (&'t str, &'t str) {
         let start =
             self.before.as_ref().and_then(|before| before.find(found)).map_or(0, |before| before.end());
@@ -79,12 +80,12 @@ impl Rule {
     }
 }
 
-/// A pattern of ours.
+/// Compiles a constant pattern.
 pub(super) fn regex(pattern: &str) -> Regex {
     Regex::new(pattern).expect("patterns are constants and tested")
 }
 
-/// A pattern at the start of a text.
+/// Compiles a constant pattern that matches at the start of a text.
 pub(super) fn start(pattern: &str) -> Regex {
     regex(&format!(r"\A(?:{pattern})"))
 }

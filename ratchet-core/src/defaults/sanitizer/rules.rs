@@ -1,4 +1,4 @@
-//! What secrets look like. The order matters: text forms that contain others come first.
+//! The rules by which secrets are recognized. The order matters: text forms that contain others come first.
 //!
 //! Word boundaries and classes are ASCII where they can be, so that the automata stay small and linear.
 
@@ -52,7 +52,7 @@ static LOOSE_USER_INFO: LazyLock<Vec<Rule>> = LazyLock::new(|| {
         Rule::between(r"(?i)jdbc:oracle:[a-z0-9]+:", r#"[^\s"']+"#, "@", ""),
         Rule::between("[A-Za-z][A-Za-z0-9+.-]*(?:%3A|%3a)(?:%2F|%2f){2}", r#"[^\s/"'<>&]+"#, "%40", ""),
         Rule::between("", r#"[^\s:/@"'(]+:[^\s"']+"#, "@", r"(?:tcp|unix)\("),
-        // Only before a port or a path: what else has `:` and `@` is hardly a login.
+        // Only before a port or a path: another text with `:` and `@` is hardly a login.
         Rule::between(
             "",
             r#"[A-Za-z0-9._-]+:[^\s@"'/\[]{3,}"#,
@@ -76,13 +76,13 @@ static HEADERS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
                            | digest | hawk | oauth | signature | aws4-[a-z0-9-]+ ) [\ \t]+ )?"#,
             r#"[^\s"'\\,;]+"#,
         ),
-        // A scheme without its header: only what can be no word.
+        // A scheme without its header, followed by a text that cannot be a word.
         Rule::after(r"(?i)(?-u:\b)basic[ \t]+", r"[A-Za-z._~+/-]*[0-9=][A-Za-z0-9._~+/=-]{5,}"),
         Rule::after(r#"(?i)(?-u:\b)(?:set-)?cookie\\*["']?[ \t]*[:=][ \t]*\\*["']?"#, r#"[^\s"'\\][^\n"']*"#),
     ]
 });
 
-/// Keys in the sense of locks, not of maps.
+/// Names of keys in the sense of locks, not of maps.
 pub(super) const LOCK_KEY: &str = r"(?: api | app | access | account | auth | client | encryption | hmac | master
     | private | secret | server | session | shared (?:[_-]?access)? | signing | ssh | storage ) [_\ -]? key";
 
@@ -190,7 +190,7 @@ static DATABASE_DETAILS: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     ]
 });
 
-/// Stands where a document was.
+/// The replacement for a document.
 const DOCUMENT: &str = "{ [REDACTED] }";
 
 static EMAIL: LazyLock<Rule> =

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// What rules look for, whole and cut off, and what they run to.
+/// The texts that rules look for, whole and cut off, and those at which their matches end.
 #[rustfmt::skip]
 const PIECES: &[&str] = &[
     "a", "0", "é", " ", "\n", "\t", "-", "_", ".", ",", ";", "?", "&", "=", ":", "@", "<", ">", "(", "[", "{", "}", ").",
@@ -22,7 +22,7 @@ const PIECES: &[&str] = &[
     "pin: ", "pass: a", "contraseña: ", "$6$", "{SSHA}", "Private-Lines: 1\n", "a.atlasv1.", "12345678:AA",
 ];
 
-/// As many of a piece as make half of the longest text that is looked at.
+/// Copies of a piece that make half of the longest text that is read.
 fn half(piece: &str) -> String {
     piece.repeat(MAX_INPUT / 2 / piece.len())
 }

@@ -6,7 +6,7 @@ use super::REDACTED;
 
 /// Where a URL ends, or its parameters begin: an `@` behind that belongs to a value.
 static END: LazyLock<Regex> = LazyLock::new(|| super::rule::regex(r"\s|[?&;#][A-Za-z][A-Za-z0-9_.-]*="));
-/// No user-info is longer.
+/// The most bytes of a user-info.
 const MAX_LEN: usize = 4096;
 
 /// Replaces the user-info of every URL, of any scheme.
@@ -31,7 +31,7 @@ pub(super) fn strip_user_info(text: &str) -> String {
     out
 }
 
-/// A place that is looked for only when the last one found was passed, so that the text is read once.
+/// A search for the next place, made only when the last one found was passed, so that the text is read once.
 struct Ahead<'t, F> {
     text: &'t str,
     find: F,
@@ -52,7 +52,7 @@ impl<'t, F: Fn(&'t str, usize) -> Option<usize>> Ahead<'t, F> {
     }
 }
 
-/// Whether a text ends with what can be a scheme: a letter, and more of what schemes are made of.
+/// Whether a text ends with a possible scheme: a letter among other characters of schemes.
 fn ends_with_scheme(text: &str) -> bool {
     let in_scheme = |byte: &&u8| byte.is_ascii_alphanumeric() || b"+.-".contains(byte);
     text.as_bytes().iter().rev().take_while(in_scheme).any(u8::is_ascii_alphabetic)

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 const BATCH: usize = 50;
-/// The load at which it neither slows nor hastens.
+/// The load that makes polling neither slower nor faster.
 const EVEN: f64 = 1.0 / 3.0;
 
 const fn secs(n: u64) -> Duration {

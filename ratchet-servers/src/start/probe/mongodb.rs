@@ -31,8 +31,8 @@ pub(crate) fn version(url: &str) -> Result<String> {
     })
 }
 
-/// Makes the servers of this URL the members of the replica set `name` and waits until one takes writes and all others
-/// have its data. The first server brings the data along; the others must be empty.
+/// Makes the servers of this URL the members of the replica set `name` and waits until one accepts writes and all
+/// others have its data. The data of the first server is used; the others must be empty.
 pub(crate) fn ensure_replica_set(url: &str, name: &str, durable: bool) -> Result<()> {
     ask(ELECTION_LIMIT, async {
         let mut options = options(url).await?;

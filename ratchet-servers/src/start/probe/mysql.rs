@@ -22,7 +22,7 @@ pub(crate) fn version(url: &str) -> Result<String> {
     })
 }
 
-/// Makes the database `ratchet` if the URL leads to none. The URL is one of ours: its user is `root`.
+/// Creates the database `ratchet` if it does not exist. The URL is one of ours: its user is `root`.
 pub(crate) fn ensure_database(url: &str) -> Result<()> {
     let options = MySqlConnectOptions::from_str(url)?;
     ask(TIMEOUT, async {

@@ -23,7 +23,7 @@ pub(crate) fn pgbouncer_version(url: &str) -> Result<String> {
     ask(TIMEOUT, async { Ok(fetch(&options, "SHOW VERSION").await?) })
 }
 
-/// Makes the database `ratchet` if the URL leads to none.
+/// Creates the database `ratchet` if it does not exist.
 pub(crate) fn ensure_database(url: &str) -> Result<()> {
     let options = options(url)?;
     ask(TIMEOUT, async {
@@ -38,12 +38,12 @@ pub(crate) fn ensure_database(url: &str) -> Result<()> {
     })
 }
 
-/// PgBouncer knows neither this startup parameter nor the statements that another connection has prepared.
+/// PgBouncer supports neither this startup parameter nor statements prepared on another connection.
 fn options(url: &str) -> Result<PgConnectOptions> {
     Ok(PgConnectOptions::from_str(url)?.extra_float_digits(None).statement_cache_capacity(0))
 }
 
-/// The first column of the first row, by the simple protocol: PgBouncer's console knows no other.
+/// The first column of the first row, by the simple protocol: PgBouncer's console supports no other.
 async fn fetch(options: &PgConnectOptions, sql: &'static str) -> sqlx::Result<String> {
     let mut connection = PgConnection::connect_with(options).await?;
     let value = sqlx::raw_sql(sql).fetch_one(&mut connection).await?.try_get(0)?;

@@ -77,7 +77,7 @@ impl Recipe for Mariadb {
     }
 }
 
-/// The scripts that make the system tables, in order; the help texts are left out.
+/// The scripts that create the system tables, in order; the help texts are left out.
 const SYSTEM_TABLES: [&str; 5] = [
     "mysql_system_tables.sql",
     "mysql_performance_tables.sql",

@@ -13,7 +13,7 @@ use anyhow::Result;
 use super::{account::Account, cache::Cache, command_line::CommandLine, progress::Progress};
 use crate::Server;
 
-/// How one kind of server is installed, started and probed.
+/// The installation, start and probe of one kind of server.
 pub(crate) trait Recipe: Sync {
     /// Finds the programs on this machine or downloads them into the cache.
     fn provision(&self, cache: &Cache, progress: &Progress) -> Result<Installation>;
@@ -84,7 +84,7 @@ pub(crate) struct Installation {
     pub(crate) server: CommandLine,
     /// The directory with the other files of the installation.
     pub(crate) base: PathBuf,
-    /// As the program prints it; data made by another version is not used.
+    /// The version as the program prints it; data made by another version is not used.
     pub(crate) version: String,
     /// The account that the server runs as, if not ours.
     pub(crate) account: Option<Account>,
@@ -94,7 +94,7 @@ pub(crate) struct Installation {
 #[derive(Debug, Clone)]
 pub(crate) struct Directories {
     pub(crate) data: PathBuf,
-    /// For temporary files. Never the machine's: MariaDB removes files of others there.
+    /// The directory for temporary files. Never the machine's: MariaDB removes files of others there.
     pub(crate) temporary: PathBuf,
     pub(crate) log: PathBuf,
 }

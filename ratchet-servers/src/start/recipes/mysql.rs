@@ -79,7 +79,7 @@ pub(super) fn common(program: CommandLine, directories: &Directories, settings: 
     command
 }
 
-/// Both refuse to run as root unless an option asks for it.
+/// Adds the account to run as: both servers refuse to run as root unless an option asks for it.
 pub(super) fn with_account(program: CommandLine) -> CommandLine {
     if is_root() { program.arg("--user=root") } else { program }
 }

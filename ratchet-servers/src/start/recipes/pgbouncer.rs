@@ -73,12 +73,12 @@ impl Recipe for Pgbouncer {
         format!("postgres://ratchet@127.0.0.1:{port}/ratchet")
     }
 
-    /// PgBouncer accepts clients also while nothing is behind it: only a statement shows that it works.
+    /// Checks with a statement: PgBouncer accepts clients even if no server is behind it.
     fn make_ready(&self, url: &str, _durable: bool) -> Result<()> {
         probe::version(url).map(drop)
     }
 
-    /// Its own version is known to its console, which not every account may use.
+    /// Asks the console, which knows the version but which not every account may use.
     fn version(&self, url: &str) -> Result<String> {
         match probe::pgbouncer_version(url) {
             Ok(version) => Ok(version.trim_start_matches("PgBouncer ").to_owned()),
@@ -86,7 +86,7 @@ impl Recipe for Pgbouncer {
         }
     }
 
-    /// There is nothing to lose, and since 1.23 a `TERM` waits for all clients to disconnect.
+    /// An immediate stop: there is nothing to lose, and since 1.23 a `TERM` waits for all clients to disconnect.
     fn stop_signal(&self) -> &'static str {
         "KILL"
     }

@@ -63,7 +63,7 @@ impl Recipe for Postgres {
             .arg(&directories.data)
             .args(["-p", &settings.port.to_string()])
             .args(["-c", "listen_addresses=127.0.0.1"])
-            // The path of a socket may be at most 107 bytes long: TCP only.
+            // TCP only: the path of a socket may be at most 107 bytes long.
             .args(["-c", "unix_socket_directories="])
             .args(["-c", "max_connections=500"])
             .args(["-c", "shared_buffers=256MB"])

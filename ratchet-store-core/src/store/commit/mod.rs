@@ -1,7 +1,7 @@
 //! Outcomes with all their consequences.
 //!
-//! Plain outcomes, the usual case, are recorded by one statement that is a transaction of its own. What it leaves over
-//! (effects, edges, batches, requested cancels, lost leases) is settled in one transaction: lock, decide, write, follow.
+//! Plain outcomes, the usual case, are recorded by one statement that is a transaction of its own. The rest (effects,
+//! edges, batches, requested cancels, lost leases) is settled in one transaction: lock, decide, write, cascade.
 
 mod settlement;
 mod successes;
@@ -16,10 +16,10 @@ use ratchet_api::{
 };
 
 use crate::store::SqlStore;
-use crate::store::follow::{Decision, Follow, LedTo, edges_from};
-use crate::store::hold::{Held, Place, hold};
+use crate::store::cascade::{Cascade, Decision, LedTo, edges_from};
 use crate::store::info::present;
 use crate::store::insert::insert_all;
+use crate::store::lock_rows::{LockedJob, RowState, lock_rows};
 use crate::store::session::Session;
 use settlement::{Settlement, ended_as, ran_millis, recorded_before};
 use successes::Successes;
@@ -34,8 +34,8 @@ impl JobTerminalStore for SqlStore {
         if !plain.is_empty() {
             match self.write(OP, |session| Box::pin(commit_plain(session, owner, &plain))).await {
                 Ok(verdicts) => open.settle(verdicts),
-                // A fence that was set back by hand met a history row of its own job. The transaction below bears that; to
-                // bear it here would cost every outcome.
+                // A fence that was set back by hand met a history row of its own job. The transaction below handles
+                // that; handling it here would cost every outcome.
                 Err(error) if error.kind() == StoreErrorKind::Conflict => {}
                 Err(error) => return Err(error),
             }
@@ -52,7 +52,7 @@ impl JobTerminalStore for SqlStore {
     }
 }
 
-/// Records outcomes inside a transaction that is under way.
+/// Records outcomes inside an open transaction.
 pub(super) async fn commit_all(
     session: &mut Session<'_>,
     owner: &Owner,
@@ -69,7 +69,7 @@ pub(super) async fn commit_all(
     Ok(open.verdicts())
 }
 
-/// An outcome with its place in the call.
+/// An outcome with its position in the call.
 type Placed<'a> = (usize, &'a Outcome);
 
 /// The outcomes of a call, and the verdicts so far.
@@ -83,14 +83,15 @@ impl<'a> Open<'a> {
         Self { outcomes, verdicts: vec![None; outcomes.len()] }
     }
 
-    /// Those that may be plain: without effects, and the only one of their job.
+    /// The outcomes that may be plain: without effects, and the only one of their job.
     fn plain(&self) -> Vec<Placed<'a>> {
         let mut seen = HashSet::new();
         let is_plain = |(_, outcome): &Placed<'_>| seen.insert(outcome.id) && outcome.effects.is_empty();
         self.outcomes.iter().enumerate().filter(is_plain).collect()
     }
 
-    /// The next to settle. Two outcomes of one job go one after the other; each round takes the first that is left.
+    /// The next outcomes to settle. Two outcomes of one job are settled one after the other; each round takes the first
+    /// that is left.
     fn round(&self) -> Option<Vec<Placed<'a>>> {
         let mut seen = HashSet::new();
         let is_next =
@@ -105,13 +106,13 @@ impl<'a> Open<'a> {
         }
     }
 
-    /// One for each outcome, in order, once every round is settled.
+    /// One verdict for each outcome, in order, once every round is settled.
     fn verdicts(self) -> Vec<Verdict> {
         self.verdicts.into_iter().flatten().collect()
     }
 }
 
-/// Records those that are plain indeed; the others have no verdict yet.
+/// Records the outcomes that prove to be plain; the others have no verdict yet.
 async fn commit_plain(
     session: &mut Session<'_>,
     owner: &Owner,
@@ -134,17 +135,17 @@ async fn commit_plain(
     Ok(outcomes.iter().filter_map(verdict).collect())
 }
 
-/// What is to be done about an outcome.
+/// The decision about an outcome.
 enum Ruling {
     /// Record it.
     Record,
     /// Record CANCELED instead.
     Cancel,
-    /// Nothing: this is the answer.
+    /// Record nothing and return this verdict.
     Answer(Verdict),
 }
 
-/// Settles outcomes of different jobs; one verdict for each.
+/// Settles outcomes of different jobs, with one verdict for each.
 async fn commit_rest(
     session: &mut Session<'_>,
     owner: &Owner,
@@ -152,7 +153,7 @@ async fn commit_rest(
 ) -> StoreResult<Vec<(usize, Verdict)>> {
     let outcomes: Vec<&Outcome> = round.iter().map(|(_, outcome)| *outcome).collect();
     let ids: Vec<JobId> = outcomes.iter().map(|outcome| outcome.id).collect();
-    let held = hold(session, &ids).await?;
+    let held = lock_rows(session, &ids).await?;
     let now = present(session).await?;
     let rulings = rule(session, owner, &outcomes, &held).await?;
 
@@ -193,10 +194,12 @@ async fn rule(
     session: &mut Session<'_>,
     owner: &Owner,
     outcomes: &[&Outcome],
-    held: &HashMap<JobId, Held>,
+    held: &HashMap<JobId, LockedJob>,
 ) -> StoreResult<Vec<Ruling>> {
     let mine = |outcome: &Outcome| {
-        let Held { fence, place: Place::Queue(queued), .. } = held.get(&outcome.id)? else { return None };
+        let LockedJob { fence, place: RowState::Queue(queued), .. } = held.get(&outcome.id)? else {
+            return None;
+        };
         let running = queued.status == JobStatus::Running && queued.picked_by.as_ref() == Some(owner);
         (running && *fence == outcome.fence).then_some(queued)
     };
@@ -222,7 +225,8 @@ async fn rule(
     Ok(rulings)
 }
 
-/// Whether someone had to decide about the job's edges: a canceled job refuses them all, a waiting one none.
+/// Whether the caller had to decide the job's edges: a canceled job refuses them all, one that waits again decides
+/// none.
 fn decides(end: &End) -> bool {
     matches!(end, End::Succeeded { .. } | End::DeadLetter { .. })
 }
@@ -232,10 +236,10 @@ async fn follow(
     session: &mut Session<'_>,
     outcomes: &[&Outcome],
     rulings: &[Ruling],
-    held: &HashMap<JobId, Held>,
+    held: &HashMap<JobId, LockedJob>,
     now: Timestamp,
 ) -> StoreResult<Vec<LedTo>> {
-    let mut follow = Follow::new(now, outcomes.len());
+    let mut follow = Cascade::new(now, outcomes.len());
     let mut ended: HashMap<JobId, (JobStatus, usize)> = HashMap::new();
     let mut decisions = Vec::new();
     for (cause, (outcome, ruling)) in outcomes.iter().zip(rulings).enumerate() {
@@ -248,7 +252,7 @@ async fn follow(
         if let Some(batch) = job.batch {
             follow.count_outcome(cause, batch, status, ran_millis(outcome));
         }
-        if !matches!(&job.place, Place::Queue(queued) if queued.edge_count > 0) {
+        if !matches!(&job.place, RowState::Queue(queued) if queued.edge_count > 0) {
             continue;
         }
         ended.insert(outcome.id, (status, cause));
@@ -269,7 +273,7 @@ fn edge_effects(outcome: &Outcome, cause: usize) -> impl Iterator<Item = Decisio
     })
 }
 
-/// Stores what the recorded outcomes submit, all in one go.
+/// Stores the submissions of the recorded outcomes, all in one go.
 async fn submit(
     session: &mut Session<'_>,
     outcomes: &[&Outcome],

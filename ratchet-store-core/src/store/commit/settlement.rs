@@ -9,12 +9,13 @@ use ratchet_api::{
     whole_millis,
 };
 
-use crate::store::hold::ids_of;
+use crate::store::lock_rows::ids_of;
 use crate::store::row::{Cells, read_all};
 use crate::store::session::Session;
 use crate::store::values::delay_millis;
 
-/// A body that started longer ago than this says so: counted back further, PostgreSQL's calendar ends.
+/// The longest run that is recorded, also for a body that started longer ago: counted back further, PostgreSQL's
+/// calendar ends.
 const LONGEST_RUN: i64 = 100 * 365 * 24 * 3_600_000;
 
 /// The arrays that `commit/settle.sql` takes.
@@ -23,7 +24,7 @@ pub(crate) struct Settlement<'a> {
     ids: Vec<JobId>,
     fences: Vec<i64>,
     ends: Vec<Option<&'static str>>,
-    /// Nothing for a job that keeps its due time.
+    /// `None` for a job that keeps its due time.
     delays: Vec<Option<i64>>,
     failures: Vec<i64>,
     crashes: Vec<i64>,
@@ -34,11 +35,11 @@ pub(crate) struct Settlement<'a> {
     errors: Vec<Option<&'a str>>,
     error_classes: Vec<Option<&'a str>>,
     fingerprints: Vec<Option<&'a str>>,
-    /// Why it was called off, or what it is parked on.
+    /// The reason of a cancel, or the `ParkedOn` of a job that parks.
     reasons: Vec<Option<Cow<'a, str>>>,
 }
 
-/// How an outcome ends its job; `None` if the job waits again.
+/// The status in which an outcome ends its job; `None` if the job waits again.
 pub(crate) fn ended_as(end: &End) -> Option<JobStatus> {
     match end {
         End::Succeeded { .. } => Some(JobStatus::Succeeded),
@@ -48,7 +49,7 @@ pub(crate) fn ended_as(end: &End) -> Option<JobStatus> {
     }
 }
 
-/// How long the body ran, in whole milliseconds, no longer than since it started.
+/// How long the body ran, in whole milliseconds, at most as long as since it started.
 pub(crate) fn ran_millis(outcome: &Outcome) -> i64 {
     outcome.run.map_or(0, |run| run_millis(run.ran_for).min(run_millis(run.started_ago)))
 }
@@ -62,7 +63,7 @@ impl<'a> Settlement<'a> {
         self.ids.is_empty()
     }
 
-    /// Records the outcome as it is.
+    /// Adds an outcome to be recorded as it is.
     pub(crate) fn push(&mut self, outcome: &'a Outcome) {
         let mut line = Line {
             ended_as: ended_as(&outcome.end),
@@ -101,7 +102,7 @@ impl<'a> Settlement<'a> {
         self.add(outcome, line);
     }
 
-    /// Records CANCELED instead: a cancel was requested while the body ran.
+    /// Adds an outcome to be recorded as CANCELED: a cancel was requested while the body ran.
     pub(crate) fn push_canceled(&mut self, outcome: &'a Outcome) {
         let (ended_as, history) = (Some(JobStatus::Canceled), Some(ExecutionResult::Canceled));
         self.add(outcome, Line { ended_as, history, ..Line::default() });
@@ -124,7 +125,7 @@ impl<'a> Settlement<'a> {
         self.reasons.push(line.reason);
     }
 
-    /// Runs the statement; answers for each outcome that was recorded when its job is due again, if it is.
+    /// Runs the statement; returns for each recorded outcome when its job is due again, if it is.
     pub(crate) async fn record(
         &self,
         session: &mut Session<'_>,
@@ -158,7 +159,7 @@ impl<'a> Settlement<'a> {
     }
 }
 
-/// One outcome's part.
+/// The column values of one outcome.
 #[derive(Default)]
 struct Line<'a> {
     ended_as: Option<JobStatus>,
@@ -171,7 +172,7 @@ struct Line<'a> {
     reason: Option<Cow<'a, str>>,
 }
 
-/// Which of these outcomes this owner recorded before.
+/// The outcomes among these that this owner recorded before.
 pub(crate) async fn recorded_before(
     session: &mut Session<'_>,
     owner: &Owner,

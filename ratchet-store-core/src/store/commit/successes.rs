@@ -19,14 +19,14 @@ pub(crate) struct Successes<'a> {
 }
 
 impl<'a> Successes<'a> {
-    /// `None` if one of the outcomes is something else.
+    /// Collects the outcomes; `None` if one of them is not a success.
     pub(crate) fn of(outcomes: impl Iterator<Item = &'a Outcome>) -> Option<Self> {
         let succeeded = |outcome: &'a Outcome| match &outcome.end {
             End::Succeeded { result } => Some((outcome, result.as_ref().map(|result| result.as_str()))),
             _ => None,
         };
         let mut outcomes: Vec<_> = outcomes.map(succeeded).collect::<Option<_>>()?;
-        // Two calls that wait for each other's rows wait in one direction only.
+        // Sorted by id: two calls that wait for each other's rows wait in one direction only, so they cannot deadlock.
         outcomes.sort_unstable_by_key(|(outcome, _)| outcome.id);
         let mut columns = Self::default();
         for (outcome, result) in outcomes {
@@ -39,7 +39,7 @@ impl<'a> Successes<'a> {
         Some(columns)
     }
 
-    /// Runs the statement; answers which were recorded, or `None` if all of them were. None is due again.
+    /// Runs the statement; returns which jobs were recorded, or `None` if all of them were. None of them is due again.
     pub(crate) async fn record(
         &self,
         session: &mut Session<'_>,

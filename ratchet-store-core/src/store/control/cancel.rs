@@ -1,15 +1,15 @@
-//! Calling jobs off.
+//! Canceling jobs.
 
 use std::collections::{HashMap, HashSet};
 
 use ratchet_api::store::{CancelVerdict, Target};
 use ratchet_api::{JobId, JobStatus, Sanitized, StoreResult, Timestamp};
 
-use super::{hold_targets, is_stale};
+use super::{is_stale, lock_targets};
 use crate::store::SqlStore;
-use crate::store::follow::{Calling, Follow};
-use crate::store::hold::{Held, Place, Queued};
+use crate::store::cascade::{Calling, Cascade};
 use crate::store::info::present;
+use crate::store::lock_rows::{LockedJob, Queued, RowState};
 use crate::store::session::Session;
 
 pub(crate) async fn cancel(
@@ -26,12 +26,12 @@ async fn cancel_all(
     reason: &str,
 ) -> StoreResult<Vec<CancelVerdict>> {
     let mut verdicts = Vec::with_capacity(targets.len());
-    let mut held = hold_targets(session, targets).await?;
+    let mut held = lock_targets(session, targets).await?;
     let now = present(session).await?;
     while let Some(rest) = targets.get(verdicts.len()..).filter(|rest| !rest.is_empty()) {
         if !verdicts.is_empty() {
-            // An earlier one may have taken others along.
-            held = hold_targets(session, rest).await?;
+            // An earlier target may have canceled some of these by its cascade.
+            held = lock_targets(session, rest).await?;
         }
         let run = &rest[..independent(rest, &held)];
         verdicts.extend(cancel_run(session, run, &held, reason, now).await?);
@@ -39,8 +39,8 @@ async fn cancel_all(
     Ok(verdicts)
 }
 
-/// How many of the first targets can be canceled at once: none of them changes what another one meets.
-fn independent(targets: &[Target], held: &HashMap<JobId, Held>) -> usize {
+/// How many of the first targets can be canceled at once: none of them changes the state that another one finds.
+fn independent(targets: &[Target], held: &HashMap<JobId, LockedJob>) -> usize {
     let mut met = HashSet::new();
     for (place, target) in targets.iter().enumerate() {
         if !met.insert(target.id) {
@@ -56,14 +56,14 @@ fn independent(targets: &[Target], held: &HashMap<JobId, Held>) -> usize {
     targets.len()
 }
 
-fn has_dependents(held: &Held) -> bool {
-    matches!(&held.place, Place::Queue(Queued { edge_count: 1.., .. }))
+fn has_dependents(held: &LockedJob) -> bool {
+    matches!(&held.place, RowState::Queue(Queued { edge_count: 1.., .. }))
 }
 
 async fn cancel_run(
     session: &mut Session<'_>,
     run: &[Target],
-    held: &HashMap<JobId, Held>,
+    held: &HashMap<JobId, LockedJob>,
     reason: &str,
     now: Timestamp,
 ) -> StoreResult<Vec<CancelVerdict>> {
@@ -75,9 +75,9 @@ async fn cancel_run(
             (held.get(&target.id), &verdict)
         {
             match (&job.place, &verdict) {
-                (Place::Queue(_), CancelVerdict::Requested { .. }) => running.push(job.id),
-                (Place::Queue(_), _) => waiting.push((job.id, cause)),
-                (Place::Schedule { .. } | Place::Ended(_), _) => schedules.push(job.id),
+                (RowState::Queue(_), CancelVerdict::Requested { .. }) => running.push(job.id),
+                (RowState::Queue(_), _) => waiting.push((job.id, cause)),
+                (RowState::Schedule { .. } | RowState::Ended(_), _) => schedules.push(job.id),
             }
             if has_dependents(job) {
                 decide.insert(job.id, (JobStatus::Canceled, cause));
@@ -93,7 +93,7 @@ async fn cancel_run(
         let request = session.sql().request_cancel.bind().arg("reason", reason);
         request.arg("now", now).arg("job_ids", running).run(session).await?;
     }
-    let mut follow = Follow::new(now, run.len());
+    let mut follow = Cascade::new(now, run.len());
     let calling = Calling { reason: Some(reason), ..Calling::default() };
     follow.end_waiting(session, &waiting, calling).await?;
     follow.decide_open(session, &decide, Vec::new()).await?;
@@ -105,8 +105,8 @@ async fn cancel_run(
     Ok(verdicts)
 }
 
-/// What a cancel does to a job itself.
-fn judge(target: &Target, held: Option<&Held>) -> CancelVerdict {
+/// Decides the effect of a cancel on the job itself.
+fn judge(target: &Target, held: Option<&LockedJob>) -> CancelVerdict {
     let Some(held) = held else { return CancelVerdict::Unknown };
     match held.status() {
         status if is_stale(target, held) => CancelVerdict::Stale(status),

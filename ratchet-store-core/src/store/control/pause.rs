@@ -1,14 +1,14 @@
-//! Setting jobs, schedules and queues aside.
+//! Pausing and resuming jobs, schedules and queues.
 
 use async_trait::async_trait;
 use ratchet_api::store::{JobPauseStore, PauseVerdict, ResumeVerdict, Target};
 use ratchet_api::{JobStatus, QueueName, StoreResult, Timestamp};
 
 use super::retry::reserve_keys;
-use super::{again, hold_targets, is_stale};
+use super::{again, is_stale, lock_targets};
 use crate::store::SqlStore;
-use crate::store::hold::{Held, Place};
 use crate::store::info::present;
+use crate::store::lock_rows::{LockedJob, RowState};
 use crate::store::row::read_readable;
 use crate::store::session::Session;
 
@@ -50,7 +50,7 @@ impl JobPauseStore for SqlStore {
 }
 
 async fn pause_all(session: &mut Session<'_>, targets: &[Target]) -> StoreResult<Vec<PauseVerdict>> {
-    hold_targets(session, targets).await?;
+    lock_targets(session, targets).await?;
     let now = present(session).await?;
     let mut verdicts = Vec::with_capacity(targets.len());
     for target in targets {
@@ -67,15 +67,15 @@ async fn pause_all(session: &mut Session<'_>, targets: &[Target]) -> StoreResult
     Ok(verdicts)
 }
 
-async fn pause_one(session: &mut Session<'_>, held: &Held, now: Timestamp) -> StoreResult<PauseVerdict> {
+async fn pause_one(session: &mut Session<'_>, held: &LockedJob, now: Timestamp) -> StoreResult<PauseVerdict> {
     let id = held.id;
     match held.place {
-        Place::Queue(_) => {
+        RowState::Queue(_) => {
             let pause = session.sql().pause_waiting.bind().arg("now", now);
             pause.arg("job_id", id).run(session).await?;
         }
-        Place::Schedule { .. } => set_schedule_paused(session, held, true).await?,
-        Place::Ended(_) => {
+        RowState::Schedule { .. } => set_schedule_paused(session, held, true).await?,
+        RowState::Ended(_) => {
             if let Some(holder) = reserve_keys(session, &[held.id], now).await?.remove(&held.id) {
                 return Ok(PauseVerdict::KeyTaken { holder });
             }
@@ -87,7 +87,7 @@ async fn pause_one(session: &mut Session<'_>, held: &Held, now: Timestamp) -> St
 }
 
 async fn resume_all(session: &mut Session<'_>, targets: &[Target]) -> StoreResult<Vec<ResumeVerdict>> {
-    hold_targets(session, targets).await?;
+    lock_targets(session, targets).await?;
     let now = present(session).await?;
     let mut verdicts = Vec::with_capacity(targets.len());
     for target in targets {
@@ -101,23 +101,23 @@ async fn resume_all(session: &mut Session<'_>, targets: &[Target]) -> StoreResul
     Ok(verdicts)
 }
 
-async fn resume_one(session: &mut Session<'_>, held: &Held, now: Timestamp) -> StoreResult<JobStatus> {
+async fn resume_one(session: &mut Session<'_>, held: &LockedJob, now: Timestamp) -> StoreResult<JobStatus> {
     let id = held.id;
     match &held.place {
-        Place::Queue(queued) if queued.paused_from == Some(JobStatus::Failed) => {
+        RowState::Queue(queued) if queued.paused_from == Some(JobStatus::Failed) => {
             session.sql().resume_failed.bind().arg("job_id", id).run(session).await?;
             return Ok(JobStatus::Failed);
         }
-        Place::Queue(_) => {
+        RowState::Queue(_) => {
             let resume = session.sql().resume_waiting.bind().arg("now", now);
             resume.arg("job_id", id).run(session).await?;
         }
-        Place::Schedule { .. } | Place::Ended(_) => set_schedule_paused(session, held, false).await?,
+        RowState::Schedule { .. } | RowState::Ended(_) => set_schedule_paused(session, held, false).await?,
     }
     Ok(JobStatus::Pending)
 }
 
-async fn set_schedule_paused(session: &mut Session<'_>, held: &Held, paused: bool) -> StoreResult<()> {
+async fn set_schedule_paused(session: &mut Session<'_>, held: &LockedJob, paused: bool) -> StoreResult<()> {
     let set = session.sql().set_schedule_paused.bind().arg("paused", paused);
     set.arg("job_id", held.id).run(session).await?;
     Ok(())

@@ -1,4 +1,4 @@
-//! Reviving dead letters, and with them what their failure had canceled.
+//! Retrying dead letters, and with them the jobs that their failure had canceled.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,16 +6,16 @@ use async_trait::async_trait;
 use ratchet_api::store::{JobRetryStore, RetryVerdict, Target};
 use ratchet_api::{BatchId, EdgeState, JobId, JobStatus, StoreError, StoreErrorKind, StoreResult, Timestamp};
 
-use super::{hold_targets, is_stale};
+use super::{is_stale, lock_targets};
 use crate::store::SqlStore;
-use crate::store::batch::{hold_batches, update_batches};
-use crate::store::follow::edges_from;
-use crate::store::hold::{Held, hold, ids_of};
+use crate::store::batch::{lock_batches, update_batches};
+use crate::store::cascade::edges_from;
 use crate::store::info::present;
+use crate::store::lock_rows::{LockedJob, ids_of, lock_rows};
 use crate::store::row::Cells;
 use crate::store::session::Session;
 
-/// How often keys that were lost to someone who is gone again are tried anew.
+/// The number of tries to reserve keys whose holder was gone again when it was looked up.
 const ATTEMPTS: usize = 10;
 
 #[async_trait]
@@ -27,13 +27,13 @@ impl JobRetryStore for SqlStore {
 
 async fn retry_all(session: &mut Session<'_>, targets: &[Target]) -> StoreResult<Vec<RetryVerdict>> {
     let mut verdicts = Vec::with_capacity(targets.len());
-    let mut held = hold_targets(session, targets).await?;
+    let mut held = lock_targets(session, targets).await?;
     let now = present(session).await?;
     let refusers = refusers(session, &held).await?;
     while let Some(rest) = targets.get(verdicts.len()..).filter(|rest| !rest.is_empty()) {
         if !verdicts.is_empty() {
-            // An earlier one may have brought others back.
-            held = hold_targets(session, rest).await?;
+            // An earlier target may have revived others.
+            held = lock_targets(session, rest).await?;
         }
         let run = &rest[..independent(rest, &refusers)];
         verdicts.extend(match run {
@@ -44,8 +44,11 @@ async fn retry_all(session: &mut Session<'_>, targets: &[Target]) -> StoreResult
     Ok(verdicts)
 }
 
-/// The dead letters among these that refused something.
-async fn refusers(session: &mut Session<'_>, held: &HashMap<JobId, Held>) -> StoreResult<HashSet<JobId>> {
+/// The dead letters among these that refused an edge.
+async fn refusers(
+    session: &mut Session<'_>,
+    held: &HashMap<JobId, LockedJob>,
+) -> StoreResult<HashSet<JobId>> {
     let dead = held.values().filter(|held| held.status() == JobStatus::Failed).map(|held| &held.id);
     let dead = ids_of(dead);
     if dead.is_empty() {
@@ -56,15 +59,15 @@ async fn refusers(session: &mut Session<'_>, held: &HashMap<JobId, Held>) -> Sto
     Ok(refused.map(|edge| edge.parent).collect())
 }
 
-/// How many of the first targets can be retried at once: none of them changes what another one meets.
+/// How many of the first targets can be retried at once: none of them changes the state that another one finds.
 fn independent(targets: &[Target], refusers: &HashSet<JobId>) -> usize {
     let mut met = HashSet::new();
     let dependent = |target: &Target| !met.insert(target.id) || refusers.contains(&target.id);
     targets.iter().position(dependent).map_or(targets.len(), |place| place.max(1))
 }
 
-/// What a retry does to a job, unless someone has its key.
-fn judge(target: &Target, held: Option<&Held>) -> RetryVerdict {
+/// Decides the effect of a retry on a job, unless another job holds its key.
+fn judge(target: &Target, held: Option<&LockedJob>) -> RetryVerdict {
     let Some(held) = held else { return RetryVerdict::Unknown };
     match held.status() {
         status if is_stale(target, held) => RetryVerdict::Stale(status),
@@ -73,11 +76,11 @@ fn judge(target: &Target, held: Option<&Held>) -> RetryVerdict {
     }
 }
 
-/// Retries dead letters that nothing comes back with.
+/// Retries dead letters that revive no other job.
 async fn retry_run(
     session: &mut Session<'_>,
     run: &[Target],
-    held: &HashMap<JobId, Held>,
+    held: &HashMap<JobId, LockedJob>,
     now: Timestamp,
 ) -> StoreResult<Vec<RetryVerdict>> {
     let mut verdicts: Vec<RetryVerdict> =
@@ -92,16 +95,16 @@ async fn retry_run(
         }
     }
     let free = dead.iter().filter(|id| !taken.contains_key(id));
-    let free: Vec<Held> = free.filter_map(|id| held.get(id)).cloned().collect();
+    let free: Vec<LockedJob> = free.filter_map(|id| held.get(id)).cloned().collect();
     bring_back(session, &free, &ids_of(free.iter().map(|held| &held.id)), now).await?;
     Ok(verdicts)
 }
 
-/// Retries a dead letter with what its failure had canceled.
+/// Retries a dead letter, and revives the jobs that its failure had canceled.
 async fn retry_one(
     session: &mut Session<'_>,
     target: &Target,
-    held: &HashMap<JobId, Held>,
+    held: &HashMap<JobId, LockedJob>,
     now: Timestamp,
 ) -> StoreResult<RetryVerdict> {
     let verdict = judge(target, held.get(&target.id));
@@ -128,10 +131,10 @@ async fn retry_one(
     Ok(RetryVerdict::Retried { revived: dependents })
 }
 
-/// Puts ended jobs back into the queue; those that were retried themselves begin anew.
+/// Puts ended jobs back into the queue; those that were retried themselves start over.
 async fn bring_back(
     session: &mut Session<'_>,
-    jobs: &[Held],
+    jobs: &[LockedJob],
     retried: &[JobId],
     now: Timestamp,
 ) -> StoreResult<()> {
@@ -146,12 +149,12 @@ async fn bring_back(
     uncount(session, jobs).await
 }
 
-/// What opens again with a dead letter.
+/// The edges and jobs that reopen with a dead letter.
 #[derive(Default)]
 struct Reopened {
     edges: Vec<(JobId, JobId)>,
     /// Jobs that wait again, nearest first.
-    revived: Vec<Held>,
+    revived: Vec<LockedJob>,
 }
 
 /// Follows refused edges from a dead letter. A child waits again if it was canceled by refusals and the edges that
@@ -168,7 +171,7 @@ async fn refused_because_of(session: &mut Session<'_>, id: JobId) -> StoreResult
             .map(|edge| (edge.parent, edge.child))
             .collect();
         let children: Vec<JobId> = refused.iter().map(|(_, child)| *child).collect();
-        let held = hold(session, &children).await?;
+        let held = lock_rows(session, &children).await?;
         level.clear();
         for (parent, child) in refused {
             reopened.edges.push((parent, child));
@@ -183,15 +186,15 @@ async fn refused_because_of(session: &mut Session<'_>, id: JobId) -> StoreResult
     Ok(reopened)
 }
 
-/// Reserves the business keys of ended jobs again. Answers those that did not get theirs, each with the live job that
-/// has it.
+/// Reserves the business keys of ended jobs again. Returns the jobs that did not get theirs, each with the live job
+/// that holds it.
 pub(super) async fn reserve_keys(
     session: &mut Session<'_>,
     jobs: &[JobId],
     now: Timestamp,
 ) -> StoreResult<HashMap<JobId, JobId>> {
     let (mut open, mut taken) = (jobs.to_vec(), HashMap::new());
-    // A key may be freed between losing it and looking who holds it; not for ever.
+    // A key may be freed between losing it and looking up its holder, so it is tried again, but not for ever.
     for _ in 0..ATTEMPTS {
         if open.is_empty() {
             return Ok(taken);
@@ -226,10 +229,10 @@ async fn holder(session: &mut Session<'_>, key: &str) -> StoreResult<Option<JobI
     rows.first().map(|row| Cells(row).must(op, "job_id")).transpose()
 }
 
-/// Takes revived children off the failed ones of their batches. A batch that was completed stays so.
-async fn uncount(session: &mut Session<'_>, jobs: &[Held]) -> StoreResult<()> {
+/// Subtracts revived children from the failed ones of their batches. A completed batch stays completed.
+async fn uncount(session: &mut Session<'_>, jobs: &[LockedJob]) -> StoreResult<()> {
     let ids: Vec<BatchId> = jobs.iter().filter_map(|held| held.batch).collect();
-    let mut batches = hold_batches(session, &ids).await?;
+    let mut batches = lock_batches(session, &ids).await?;
     for batch in &mut batches {
         for revived in jobs.iter().filter(|held| held.batch == Some(batch.id)) {
             batch.progress.failed = batch.progress.failed.saturating_sub(1);

@@ -1,7 +1,7 @@
-//! Jobs without keys and tags: most jobs, and stored for less than others.
+//! Jobs without keys and tags: the majority, and cheaper to insert than others.
 //!
-//! Only an id that is there already can speak against one of them, and that is rare: so the statement checks nothing and
-//! answers nothing. It fails as a whole, and the caller takes the long way.
+//! Only a row with the same id can conflict with such a job, and that is rare: so the statement checks nothing and
+//! returns nothing. It fails as a whole, and the caller falls back to the general statement.
 
 use ratchet_api::{Inserted, JobId, NewJob, StoreResult};
 
@@ -9,12 +9,12 @@ use super::Placed;
 use super::columns::{JobColumns, Waits};
 use crate::store::session::Session;
 
-/// Whether nothing but its id can speak against a job.
+/// Whether nothing but its id can conflict with stored rows.
 pub(crate) fn is_bare(job: &NewJob) -> bool {
     job.spec.idempotency_key.is_none() && job.spec.business_key.is_none() && job.spec.tags.is_empty()
 }
 
-/// Stores bare jobs of different ids. A conflict if one of them is there already.
+/// Inserts bare jobs of different ids. Fails with a conflict if one of them exists already.
 pub(crate) async fn insert(
     session: &mut Session<'_>,
     jobs: &[Placed<'_>],
@@ -34,7 +34,7 @@ pub(crate) async fn insert(
     Ok(jobs.iter().map(|(place, _)| (*place, Inserted::New)).collect())
 }
 
-/// Jobs in one call are mostly alike: what they have in common is sent once for each run of them.
+/// The columns of bare jobs. Jobs in one call are mostly alike: their common values are sent once for each run of them.
 #[derive(Default)]
 struct BareColumns<'a> {
     specs: JobColumns<'a>,

@@ -6,14 +6,14 @@ use sha2::{Digest, Sha256};
 use crate::store::statement::{Bound, Query};
 use crate::store::values::delay_millis;
 
-/// What a new job waits for.
+/// The parents that a new job waits for.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Waits {
     /// The parent of its first edge.
     pub(crate) depends_on: Option<JobId>,
-    /// Parents that must be satisfied.
+    /// The number of parents that must be satisfied.
     pub(crate) blocked_by: u32,
-    /// Parents that are not decided.
+    /// The number of parents that are not decided.
     pub(crate) open_parents: u32,
 }
 
@@ -47,7 +47,7 @@ macro_rules! columns {
                 }
             }
 
-            /// Takes the last job back out if it has all that is not its own in common with the one before. For jobs without
+            /// Removes the last job again if all its shared columns equal those of the job before. For jobs without
             /// keys and tags.
             pub(crate) fn pop_if_alike(&mut self) {
                 if true $(&& is_repeated(&self.$shared))* {
@@ -57,7 +57,7 @@ macro_rules! columns {
                 }
             }
 
-            /// Binds all of it to a statement that takes the same arrays under the same names.
+            /// Binds all columns to a statement that takes the same arrays under the same names.
             pub(crate) fn bind<'v>(&'v self, query: &'v Query, now: Option<Timestamp>) -> Bound<'v> {
                 let bound = query.bind().arg("now", now).arg("key_hashes", self.key_hashes());
                 $(let bound = bound.arg(stringify!($own), &self.$own);)*
@@ -109,13 +109,14 @@ impl JobColumns<'_> {
         self.key_hashes.iter().map(Option::as_deref).collect()
     }
 
-    /// Whether some job has both kinds of key, so that one may have to be taken back.
+    /// Whether some job has both kinds of key, so that one of them may have to be undone.
     pub(crate) fn any_with_both_keys(&self) -> bool {
         self.key_hashes.iter().zip(&self.business_keys).any(|(hash, key)| hash.is_some() && key.is_some())
     }
 }
 
-/// The ledger compares hashes of exact bytes, so no collation has a say and no key is too long for an index.
+/// Hashes a key. The ledger compares hashes of exact bytes, so no collation matters and no key is too long for an
+/// index.
 pub(crate) fn key_hash(key: &IdempotencyKey) -> Vec<u8> {
     Sha256::digest(key.as_str().as_bytes()).to_vec()
 }
@@ -146,7 +147,7 @@ fn instant(due: Due) -> Option<Timestamp> {
     }
 }
 
-/// Whether the last two are the same.
+/// Whether the last two values are equal.
 fn is_repeated<T: PartialEq>(column: &[T]) -> bool {
     matches!(column, [.., before, last] if before == last)
 }

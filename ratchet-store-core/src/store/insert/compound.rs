@@ -1,4 +1,4 @@
-//! Submissions of several jobs, or that refer to what is stored: one at a time.
+//! Submissions of several jobs, or that refer to stored jobs or batches: one at a time.
 
 use std::collections::HashMap;
 
@@ -9,17 +9,17 @@ use ratchet_api::{
 
 use super::columns::{JobColumns, Waits};
 use super::plain::{Obstacle, look, store};
-use crate::store::batch::{HeldBatch, hold_batches};
-use crate::store::follow::{Calling, Decision, Follow};
-use crate::store::hold::{Held, Place, hold, ids_of};
+use crate::store::batch::{LockedBatch, lock_batches};
+use crate::store::cascade::{Calling, Cascade, Decision};
 use crate::store::info::present;
+use crate::store::lock_rows::{LockedJob, RowState, ids_of, lock_rows};
 use crate::store::row::Cells;
 use crate::store::session::Session;
 
-/// How often a submission that lost a key between check and write is checked again.
+/// The number of tries of a submission that loses a key between check and write.
 const ATTEMPTS: usize = 10;
 
-/// Stores one valid submission as a whole, or says why not.
+/// Stores one valid submission as a whole, or returns why not.
 pub(crate) async fn insert(session: &mut Session<'_>, submission: &Submission) -> StoreResult<Inserted> {
     let now = present(session).await?;
     for _ in 0..ATTEMPTS {
@@ -41,11 +41,11 @@ pub(crate) async fn insert(session: &mut Session<'_>, submission: &Submission) -
     ))
 }
 
-/// What a submission refers to, locked, with nothing that speaks against it.
+/// The stored jobs and batches that a submission refers to, locked, and with no objection to it.
 struct Around {
     head: JobId,
-    jobs: HashMap<JobId, Held>,
-    batches: Vec<HeldBatch>,
+    jobs: HashMap<JobId, LockedJob>,
+    batches: Vec<LockedBatch>,
 }
 
 impl Around {
@@ -55,7 +55,7 @@ impl Around {
             return Ok(Err(Inserted::Refused(Refusal::Invalid(InvalidSubmission::Empty))));
         };
         let outside: Vec<JobId> = outside_jobs(submission).collect();
-        let jobs = hold(session, &outside).await?;
+        let jobs = lock_rows(session, &outside).await?;
         let obstacles = look(session, &columns).await?;
         if let Err(answer) = check_known(submission, head, &obstacles) {
             return Ok(Err(answer));
@@ -65,7 +65,7 @@ impl Around {
         {
             return Ok(Err(answer));
         }
-        let batches = hold_batches(session, &outside_batches(submission, head)).await?;
+        let batches = lock_batches(session, &outside_batches(submission, head)).await?;
         let around = Self { head, jobs, batches };
         Ok(around.check(submission, &obstacles).map(|()| around))
     }
@@ -73,7 +73,7 @@ impl Around {
     fn check(&self, submission: &Submission, obstacles: &[Obstacle]) -> Result<(), Inserted> {
         let refused = |refusal| Err(Inserted::Refused(refusal));
         if let Some(id) = submission.supersedes {
-            let status = self.jobs.get(&id).filter(|held| !held.is_schedule()).map(Held::status);
+            let status = self.jobs.get(&id).filter(|held| !held.is_schedule()).map(LockedJob::status);
             if !matches!(status, Some(JobStatus::Pending | JobStatus::Paused)) {
                 return refused(Refusal::NotReplaceable { id, status });
             }
@@ -102,7 +102,7 @@ impl Around {
         if submission.jobs.iter().any(|job| job.spec.id == edge.parent) {
             return Ok(());
         }
-        match self.jobs.get(&edge.parent).filter(|held| !held.is_schedule()).map(Held::decides_as) {
+        match self.jobs.get(&edge.parent).filter(|held| !held.is_schedule()).map(LockedJob::decides_as) {
             None => Err(Inserted::Refused(Refusal::UnknownParent(edge.parent))),
             Some(status) if status.is_terminal() && edge.decided_by(status).is_none() => {
                 Err(Inserted::Refused(Refusal::ParentEnded(edge.parent)))
@@ -111,21 +111,22 @@ impl Around {
         }
     }
 
-    /// Writes it all; `false` if a key went to someone else since the look, so that it must be undone.
+    /// Writes the whole submission; `false` if another job took a key since the check, so that the write must be
+    /// undone.
     async fn write(
         mut self,
         session: &mut Session<'_>,
         submission: &Submission,
         now: Timestamp,
     ) -> StoreResult<bool> {
-        let mut follow = Follow::new(now, 1);
+        let mut follow = Cascade::new(now, 1);
         if let Some(fire) = &submission.fire {
             note_fire(session, fire, self.head, now).await?;
         }
         if let Some(old) = submission.supersedes {
             self.supersede(session, &mut follow, old).await?;
-            // That may have ended a parent.
-            self.jobs = hold(session, &outside_jobs(submission).collect::<Vec<_>>()).await?;
+            // Superseding may have ended a parent.
+            self.jobs = lock_rows(session, &outside_jobs(submission).collect::<Vec<_>>()).await?;
         }
         let fates = store(session, &columns(submission), Some(now)).await?;
         if fates.iter().any(|fate| !fate.stored) {
@@ -137,7 +138,12 @@ impl Around {
         Ok(true)
     }
 
-    async fn supersede(&self, session: &mut Session<'_>, follow: &mut Follow, old: JobId) -> StoreResult<()> {
+    async fn supersede(
+        &self,
+        session: &mut Session<'_>,
+        follow: &mut Cascade,
+        old: JobId,
+    ) -> StoreResult<()> {
         let reason = format!("superseded by {}", self.head);
         let calling = Calling { reason: Some(&reason), superseded_by: Some(self.head), cascaded: false };
         follow.end_waiting(session, &[(old, 0)], calling).await?;
@@ -147,7 +153,7 @@ impl Around {
     async fn store_edges(
         &self,
         session: &mut Session<'_>,
-        follow: &mut Follow,
+        follow: &mut Cascade,
         edges: &[Edge],
     ) -> StoreResult<()> {
         if edges.is_empty() {
@@ -176,7 +182,7 @@ impl Around {
     async fn count_children(
         &self,
         session: &mut Session<'_>,
-        follow: &mut Follow,
+        follow: &mut Cascade,
         submission: &Submission,
         now: Timestamp,
     ) -> StoreResult<()> {
@@ -185,7 +191,7 @@ impl Around {
             let id = BatchId::of(self.head);
             let insert = session.sql().insert_batch.bind().arg("batch_id", self.head);
             insert.arg("closed", batch.closed).arg("now", now).run(session).await?;
-            batches.extend(hold_batches(session, &[id]).await?);
+            batches.extend(lock_batches(session, &[id]).await?);
         }
         for mut batch in batches {
             let children = submission.jobs.iter().filter(|job| job.spec.batch == Some(batch.id)).count();
@@ -227,7 +233,7 @@ fn check_known(submission: &Submission, head: JobId, obstacles: &[Obstacle]) -> 
 async fn check_fire(
     session: &mut Session<'_>,
     fire: &Fire,
-    jobs: &HashMap<JobId, Held>,
+    jobs: &HashMap<JobId, LockedJob>,
 ) -> StoreResult<Result<(), Inserted>> {
     let has_fired = session.sql().has_fired.bind().arg("master_id", fire.master);
     let row = has_fired.arg("instant", fire.instant).row(session).await?;
@@ -235,7 +241,7 @@ async fn check_fire(
         return Ok(Err(Inserted::AlreadyFired));
     }
     let active =
-        matches!(jobs.get(&fire.master), Some(Held { place: Place::Schedule { paused: false }, .. }));
+        matches!(jobs.get(&fire.master), Some(LockedJob { place: RowState::Schedule { paused: false }, .. }));
     Ok(if active { Ok(()) } else { Err(Inserted::Refused(Refusal::MasterInactive(fire.master))) })
 }
 

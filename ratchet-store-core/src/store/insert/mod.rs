@@ -1,7 +1,7 @@
-//! Storing submissions.
+//! Inserting submissions.
 //!
-//! Submissions of one job on its own, the usual case, are stored many at a time by one statement. Any other is stored
-//! alone: it locks what it refers to, checks, and then writes.
+//! Submissions of one job on its own, the usual case, are stored many at a time by one statement. Any other submission
+//! is stored alone: its references are locked and checked, and then it is written.
 
 mod bare;
 mod columns;
@@ -24,7 +24,7 @@ use crate::store::session::Session;
 
 const OP: &str = "insert";
 
-/// A statement takes no more jobs, and no more text, than this.
+/// The maximum number of jobs, and bytes of text, in one statement.
 const MAX_JOBS: usize = 2_000;
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 
@@ -73,8 +73,8 @@ impl SqlStore {
 
     /// Stores submissions inside a transaction that a user began on `connection`.
     ///
-    /// It is theirs to commit, and theirs to run again: nothing is repeated here, and no timeout gives the connection
-    /// up. No statement provokes a unique error, which would end their transaction.
+    /// Only the user may commit it, or run it again: nothing is repeated here, and no timeout gives the connection up.
+    /// No statement provokes a unique error, which would end the user's transaction.
     pub async fn insert_in<'a>(
         &'a self,
         connection: Box<dyn Connection + 'a>,
@@ -85,7 +85,7 @@ impl SqlStore {
     }
 }
 
-/// Stores submissions inside a transaction that is under way.
+/// Stores submissions inside an open transaction.
 pub(crate) async fn insert_all(
     session: &mut Session<'_>,
     submissions: &[&Submission],
@@ -102,10 +102,10 @@ pub(crate) async fn insert_all(
     plan.verdicts()
 }
 
-/// A job on its own, with its place in the call.
+/// A job on its own, with its position in the call.
 type Placed<'a> = (usize, &'a NewJob);
 
-/// What is done at once.
+/// A part of a call that is stored at once.
 enum Step<'a> {
     Plain(Vec<Placed<'a>>),
     Compound(usize, &'a Submission),
@@ -122,7 +122,7 @@ impl<'a> Plan<'a> {
         let mut plan = Self { steps: Vec::new(), verdicts: Vec::new() };
         let mut group = Group::default();
         for (place, submission) in submissions.enumerate() {
-            if let Err(invalid) = submission.validate(&Limits::MOST) {
+            if let Err(invalid) = submission.validate(&Limits::MAX) {
                 plan.verdicts.push((place, Inserted::Refused(Refusal::Invalid(invalid))));
             } else if let Some(job) = on_its_own(submission) {
                 if !group.takes(job) {
@@ -147,7 +147,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The job of a submission that is nothing but this job.
+/// The job of a submission that consists of one job alone.
 fn on_its_own(submission: &Submission) -> Option<&NewJob> {
     let Submission { jobs, edges, batch: None, supersedes: None, fire: None, .. } = submission else {
         return None;
@@ -158,7 +158,7 @@ fn on_its_own(submission: &Submission) -> Option<&NewJob> {
     }
 }
 
-/// Jobs that can be stored by one statement: no two share an id or a key, so that none decides about another.
+/// Jobs that can be stored by one statement: no two share an id or a key, so that no verdict depends on another job.
 #[derive(Default)]
 struct Group<'a> {
     jobs: Vec<Placed<'a>>,
@@ -169,7 +169,7 @@ struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// Whether the job fits in; if so it counts from now on.
+    /// Whether the job fits in; if so, its id, keys and size count from now on.
     fn takes(&mut self, job: &'a NewJob) -> bool {
         let spec = &job.spec;
         let (idempotency_key, business_key) = (

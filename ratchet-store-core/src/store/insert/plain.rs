@@ -7,7 +7,7 @@ use super::columns::{JobColumns, Waits};
 use crate::store::row::{Cells, Problem, read_all};
 use crate::store::session::Session;
 
-/// A key may be freed between losing it and looking who holds it, again and again; not for ever.
+/// The number of tries, because a key may be freed between losing it and looking up its holder, again and again.
 const ATTEMPTS: usize = 10;
 
 /// Whether something may have to be undone: a job with both kinds of key can get one and not the other.
@@ -15,7 +15,7 @@ pub(crate) fn needs_transaction(jobs: &[Placed<'_>]) -> bool {
     columns(jobs).any_with_both_keys()
 }
 
-/// Stores jobs no two of which share an id or a key.
+/// Stores jobs of which no two share an id or a key.
 pub(crate) async fn insert(
     session: &mut Session<'_>,
     jobs: &[Placed<'_>],
@@ -58,14 +58,14 @@ fn columns<'a>(jobs: &[Placed<'a>]) -> JobColumns<'a> {
     columns
 }
 
-/// How far a job came.
+/// The result of the insert statement for one job.
 pub(crate) struct Fate {
     pub(crate) stored: bool,
     in_ledger: bool,
     has_key: bool,
 }
 
-/// Stores what can be stored, and leaves no key behind of what cannot.
+/// Stores the jobs that can be stored, and leaves no key of the others behind.
 pub(crate) async fn store(
     session: &mut Session<'_>,
     columns: &JobColumns<'_>,
@@ -91,7 +91,7 @@ pub(crate) async fn store(
     Ok(fates)
 }
 
-/// What speaks against a job.
+/// The stored rows that keep a job from being inserted.
 #[derive(Debug)]
 pub(crate) struct Obstacle {
     pub(crate) known: bool,
@@ -100,7 +100,7 @@ pub(crate) struct Obstacle {
 }
 
 impl Obstacle {
-    /// The answer for a single job; `None` if nothing speaks against it any more.
+    /// The verdict on a single job; `None` if no obstacle is left.
     fn verdict(&self, id: JobId) -> Option<Inserted> {
         match self {
             Self { known: true, .. } => Some(Inserted::Existing(id)),
@@ -111,7 +111,7 @@ impl Obstacle {
     }
 }
 
-/// Looks what speaks against jobs, in their order.
+/// Reads the obstacles of jobs, in their order.
 pub(crate) async fn look(session: &mut Session<'_>, columns: &JobColumns<'_>) -> StoreResult<Vec<Obstacle>> {
     let look = session.sql().look.bind();
     let rows = look

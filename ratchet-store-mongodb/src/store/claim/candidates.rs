@@ -1,4 +1,4 @@
-//! Which jobs a claim wants: the first due ones of each queue and priority, merged by their effective priority.
+//! The candidates of a claim: the first due jobs of each queue and priority, merged by effective priority.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -25,21 +25,21 @@ pub(super) struct Seen {
     paused: Option<String>,
     job: Option<Uuid>,
     queue: Option<String>,
-    /// Of which type ever: a claim is the way to find out what is wrong with a job.
+    /// Of any type: a damaged job is claimed so that its problem is found.
     priority: Option<Bson>,
     due: Option<Bson>,
     now: Option<DateTime>,
-    /// Something in some queue is parked.
+    /// Set if a job of some queue is parked.
     parked: Option<Bson>,
-    /// What this one is parked on.
+    /// The reason for which this job is parked.
     parked_on: Option<String>,
     expired: Option<bool>,
 }
 
 /// Whether the last claim saw more due jobs than it wanted.
 ///
-/// While nobody waits, one look at all priorities of a queue finds every due job, and costs a third of five looks at one
-/// priority each. Behind a backlog it would find the oldest and not the best.
+/// Without a backlog, one read across all priorities of a queue finds every due job, at a third of the cost of five
+/// reads of one priority each. With a backlog it would find the oldest jobs and not the best.
 #[derive(Debug)]
 pub(crate) struct Backlog(AtomicBool);
 
@@ -62,14 +62,14 @@ impl Backlog {
 /// How the due jobs of a queue are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Heads {
-    /// The oldest of all priorities, one more than is wanted. If that one is not there, these are all.
+    /// The oldest across all priorities, one more than wanted. If there is no such extra job, these are all.
     Together,
-    /// The oldest of each priority. The best are among them, because inside one priority older is always better.
+    /// The oldest of each priority. They include the best, because within one priority older is always better.
     ByPriority,
 }
 
 impl Heads {
-    /// Whether due jobs may be left after so many were seen.
+    /// Whether due jobs may be left after `seen` were read.
     fn leave_some(self, seen: usize, limit: usize) -> bool {
         match self {
             Self::Together => seen > limit,
@@ -78,7 +78,7 @@ impl Heads {
     }
 }
 
-/// A job that could be claimed, ordered as the contract says.
+/// A claimable job, ordered as the contract says.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Candidate {
     rank: Reverse<i64>,
@@ -86,8 +86,8 @@ pub(super) struct Candidate {
     id: JobId,
 }
 
-/// What was seen of each unpaused queue, the best first: of the same effective priority, what falls to this node before the
-/// rest.
+/// The candidates of each unpaused queue, the best first: within one effective priority, those of this node's share
+/// come before the rest.
 fn candidates(
     seen: Vec<Seen>,
     paused: &HashSet<String>,
@@ -107,7 +107,7 @@ fn candidates(
         }
     }
     let sorted = |mut rest: Vec<Parkable>| {
-        // One that has expired may also be seen as what it is parked on: the former comes first, and counts.
+        // An expired job may be read twice, also as parked: the expired entry sorts first and is kept.
         rest.sort();
         rest.dedup_by_key(|(candidate, _)| candidate.id);
         rest.sort_by_key(|(candidate, _)| (candidate.rank, !share.has(candidate.id)));
@@ -133,11 +133,11 @@ pub(super) struct Chosen {
     pub(super) parked: Parked,
 }
 
-/// A candidate, and what it is parked on unless it has expired. In order.
+/// A candidate with the reason for which it is parked, unless it has expired. Sorts like the candidate.
 type Parkable = (Candidate, Option<String>);
 
 impl MongoStore {
-    /// What is to be taken. Nothing if the owner's lease does not run.
+    /// The jobs to take. Empty if the owner's lease is over.
     pub(super) async fn choose(&self, request: &ClaimRequest, wanted: &[QueueLimit]) -> StoreResult<Chosen> {
         let mut limits: BTreeMap<&str, usize> = BTreeMap::new();
         for part in wanted.iter().filter(|part| part.limit > 0) {
@@ -188,7 +188,7 @@ impl MongoStore {
         Ok(Chosen { parts: wanted.iter().map(&mut of_part).collect(), parked })
     }
 
-    /// Reads what a claim decides by. The candidates are among what it saw.
+    /// Reads the input of a claim's decision, candidates included.
     async fn look(
         &self,
         owner: &Owner,
@@ -217,7 +217,7 @@ impl MongoStore {
         }
     }
 
-    /// One read: is the owner alive, which queues are paused, whether anything is parked, and the first due jobs.
+    /// A pipeline with the first read: whether the owner is alive, paused queues, parked jobs, and the first due jobs.
     fn heads(&self, owner: &Owner, limits: &BTreeMap<&str, usize>, heads: Heads) -> Vec<Document> {
         let (c, present) = (&self.collections, self.present());
         let mut pipeline = self.alive(owner);

@@ -1,41 +1,45 @@
-//! Several nodes that claim from one queue at once: without this, all of them would update the same heads.
+//! Contention between nodes that claim from one queue at once: without this, all of them would update the same heads.
 //!
-//! While nobody else is there, a claim takes exactly the best jobs. One that lost a job to another node divides the next
-//! ones: of more heads than it wants, and of the same effective priority, it prefers those whose id falls to its node among
-//! the live ones. So no job is overtaken by a less important one.
+//! While no other node competes, a claim takes exactly the best jobs. After a node loses a job to another one, it
+//! divides the next heads: it reads more of them than it wants, and within one effective priority prefers those whose
+//! id falls to it among the live nodes. So no job is overtaken by a less important one.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use ratchet_api::{JobId, Owner};
 
-/// For so many claims after a lost job.
+/// The number of claims that are divided after a lost job.
 const CLAIMS: u32 = 64;
-/// One claim in so many takes the best of all, so that no share waits for a node that takes none.
-const EXACT: u32 = 8;
-/// No more heads of a priority are read than this, unless that many are wanted.
-const MOST_HEADS: usize = 2_000;
+/// One divided claim in so many takes the best of all, so that no share waits for a node that takes none. Such a claim
+/// of many jobs conflicts with those of the other nodes almost certainly.
+const EXACT: u32 = 32;
+/// The most heads of a priority that are read, unless more are wanted.
+const MAX_HEADS: usize = 2_000;
 
-/// Whether other nodes were taking the same jobs lately.
+/// Whether other nodes took the same jobs recently.
 #[derive(Debug, Default)]
 pub(crate) struct Contention {
     claims_left: AtomicU32,
+    /// Every claim that was to be divided.
+    divided: AtomicU32,
     nodes: AtomicUsize,
 }
 
 impl Contention {
-    /// A job was lost to another node.
+    /// Records that a job was lost to another node.
     pub(super) fn met(&self) {
         self.claims_left.store(CLAIMS, Ordering::Relaxed);
     }
 
-    /// How many nodes the next claim divides the heads between, as far as is known; `None` if it takes the best.
+    /// The number of nodes that share the next claim's heads, as far as known; `None` if it takes the best.
     pub(super) fn divide(&self) -> Option<usize> {
         let less = |left: u32| left.checked_sub(1);
-        let left = self.claims_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok()?;
-        (left % EXACT != 0).then(|| self.nodes.load(Ordering::Relaxed).max(2))
+        self.claims_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok()?;
+        let is_exact = self.divided.fetch_add(1, Ordering::Relaxed) % EXACT == EXACT - 1;
+        (!is_exact).then(|| self.nodes.load(Ordering::Relaxed).max(2))
     }
 
-    /// The share of one of these live nodes.
+    /// The share of `owner` among these live nodes.
     pub(super) fn share(&self, mut nodes: Vec<String>, owner: &Owner) -> Share {
         nodes.sort();
         self.nodes.store(nodes.len(), Ordering::Relaxed);
@@ -44,12 +48,14 @@ impl Contention {
     }
 }
 
-/// How many heads to read for so many jobs: shares are not equal, so a little more than all nodes would take.
+/// The number of heads to read. Shares are uneven: with four standard deviations more than its share, a node finds enough
+/// jobs of its own almost always.
 pub(super) fn heads(wanted: usize, nodes: Option<usize>) -> usize {
-    nodes.map_or(wanted, |nodes| wanted.saturating_mul(nodes + 2).min(MOST_HEADS.max(wanted)))
+    let share = wanted.saturating_add(4 * wanted.isqrt());
+    nodes.map_or(wanted, |nodes| share.saturating_mul(nodes).min(MAX_HEADS.max(wanted)))
 }
 
-/// The jobs that fall to one node.
+/// The subset of jobs that falls to one node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     nodes: usize,
@@ -59,7 +65,7 @@ pub(super) struct Share {
 impl Share {
     pub(super) const EVERYTHING: Self = Self { nodes: 1, place: 0 };
 
-    /// Ids end in random bytes.
+    /// Whether the job falls to this share. Ids end in random bytes.
     pub(super) fn has(self, job: JobId) -> bool {
         let bytes = job.as_uuid().into_bytes();
         usize::from(u16::from_be_bytes([bytes[14], bytes[15]])) % self.nodes == self.place
@@ -78,6 +84,26 @@ mod tests {
         let divided = (0..CLAIMS).filter(|_| contention.divide().is_some()).count();
         assert_eq!(divided, (CLAIMS - CLAIMS / EXACT) as usize);
         assert_eq!(contention.divide(), None);
+    }
+
+    #[test]
+    fn the_claim_after_a_lost_job_is_divided_however_many_were_lost() {
+        let contention = Contention::default();
+        let exact = |_| {
+            contention.met();
+            contention.divide().is_none()
+        };
+        let exact: Vec<u32> = (1..=2 * EXACT).filter(|claim| exact(*claim)).collect();
+        assert_eq!(exact, [EXACT, 2 * EXACT]);
+    }
+
+    #[test]
+    fn a_divided_claim_reads_enough_heads_for_an_uneven_share() {
+        let table =
+            [(1, None, 1), (1, Some(8), 40), (10, Some(8), 176), (50, Some(8), 624), (2_500, Some(8), 2_500)];
+        for (wanted, nodes, expected) in table {
+            assert_eq!(heads(wanted, nodes), expected, "{wanted} {nodes:?}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Claiming: a look for the best candidates, one update with a token, one read-back.
+//! Claiming: one read of the best candidates, one update with a token, one read-back.
 
 mod candidates;
 mod contention;
@@ -50,7 +50,7 @@ impl JobClaimStore for MongoStore {
             if !lost_some {
                 break;
             }
-            // Another node was faster with some of them: it holds those now, so the next heads are others.
+            // Another node took some of them first and holds those now, so the next heads are others.
             self.contention.met();
         }
         for part in &mut claims {
@@ -68,14 +68,14 @@ impl JobClaimStore for MongoStore {
 }
 
 impl MongoStore {
-    /// On the nodes: this one, if its lease runs.
+    /// A pipeline on the nodes: this one, if its lease is running.
     fn alive(&self, owner: &Owner) -> Vec<Document> {
         let mut alive = vec![doc! { "$match": { "_id": owner.as_str() } }];
         alive.extend(self.live_nodes("node"));
         alive
     }
 
-    /// On the nodes: those whose lease runs, by this name.
+    /// A pipeline on the nodes: those whose lease is running, in a field of this name.
     fn live_nodes(&self, name: &str) -> Vec<Document> {
         let mut alive = doc! { "reaped": false };
         alive.extend(self.present().ahead("lease_until"));
@@ -89,8 +89,8 @@ impl MongoStore {
 
     /// Takes those of these jobs that can still be claimed.
     ///
-    /// The owner's lease and the pause of the asked queues are looked at once more afterwards: if either changed before
-    /// the jobs were taken, they go back, so that no claim slips past a pause or a recovery that had answered.
+    /// The owner's lease and the pause of the requested queues are checked again afterwards: if either changed before
+    /// the jobs were taken, they go back, so that no claim slips past a pause or a recovery that had already returned.
     pub(super) async fn take(
         &self,
         op: &'static str,
@@ -113,7 +113,7 @@ impl MongoStore {
         if !matches!(parked, Parked::Not) {
             take.push(doc! { "$unset": "queue.parked_on" });
         }
-        // By nothing else: an index of what is due leads to these as well, among all others.
+        // Only by id: an index of due jobs contains these as well, among all others.
         let taken = self.collections.jobs.update_many(free, take).hint(Hint::Keys(doc! { "_id": 1 }));
         let taken = taken.await.during(op)?.modified_count;
         if taken == 0 {
@@ -163,7 +163,7 @@ impl MongoStore {
         Ok((claims, move |claim: &JobClaim| alive && !paused.contains(claim.queue.as_str())))
     }
 
-    /// Puts claimed jobs back as if they had not been taken, but for the fence.
+    /// Puts claimed jobs back to PENDING; only the fence stays raised.
     async fn give_up(&self, op: &'static str, claims: &[JobClaim], token: ObjectId) -> StoreResult<()> {
         let ids = uuids(claims.iter().map(|claim| claim.id));
         let mine = doc! { "_id": { "$in": ids }, "status": "RUNNING", "queue.token": token };
@@ -175,7 +175,7 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Running jobs as claims, lowest id first.
+    /// Reads running jobs as claims, lowest id first.
     pub(super) async fn read_claims(&self, op: &'static str, filter: Document) -> StoreResult<Vec<JobClaim>> {
         let mut fields = claim_fields();
         fields.insert("now", self.present().expr());
@@ -196,7 +196,7 @@ impl MongoStore {
     }
 }
 
-/// The fence after the next change. One that cannot be raised, or is no number, becomes the last.
+/// The fence after the next change. One that cannot be raised, or is not a number, becomes the last.
 fn next_fence() -> Document {
     const LAST: i64 = i64::MAX - 1;
     let fence = doc! { "$convert": { "input": "$fence", "to": "long", "onError": LAST, "onNull": LAST } };

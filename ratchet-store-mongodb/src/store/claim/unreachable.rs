@@ -1,4 +1,4 @@
-//! Jobs that no claim and no recovery would find.
+//! Live jobs that no claim and no recovery finds, because their documents are damaged.
 
 use bson::oid::ObjectId;
 use bson::{Document, doc};
@@ -10,7 +10,7 @@ use crate::codec::{date, job_ids};
 use crate::error::During;
 
 impl MongoStore {
-    /// Takes jobs that no claim and no recovery would find. Reads every job.
+    /// Takes live jobs that no claim and no recovery finds. Reads every job.
     pub(in crate::store) async fn take_unreachable(
         &self,
         op: &'static str,
@@ -45,9 +45,9 @@ impl MongoStore {
     }
 }
 
-/// Jobs that live and that no claim and no recovery finds.
+/// A filter for live jobs that no claim and no recovery finds.
 fn unreachable() -> Document {
-    // As an expression: a filter by type also takes a list that has a value of this type.
+    // As an expression: a filter by type also accepts a list that contains a value of the type.
     let not =
         |field: &str, kinds: &[&str]| doc! { "$expr": { "$not": { "$in": [{ "$type": field }, kinds] } } };
     let number = &["int", "long", "double", "decimal"];

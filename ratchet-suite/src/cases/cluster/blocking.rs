@@ -1,4 +1,4 @@
-//! Bodies that block a thread: nothing can stop them, so nobody else gets what they hold.
+//! Bodies that block a thread: they cannot be stopped, so their jobs and permits go to nobody else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,10 +18,10 @@ crate::cases! {
     what_a_body_that_blocks_returns_after_it_was_given_up_counts;
 }
 
-/// Said of a body that goes on.
+/// The log message about a body that goes on after its deadline.
 const GOES_ON: &str = "the body blocks its thread and goes on; nobody else gets its job or permit meanwhile";
 
-/// Deaf to whatever it is told, until the gate opens.
+/// A service whose bodies ignore every signal until the gate opens.
 #[derive(Clone)]
 struct Deaf {
     inside: Arc<AtomicU32>,
@@ -92,11 +92,11 @@ async fn a_permit_is_held_until_a_body_that_blocks_returns(fx: Fixture) {
     assert_eq!((late.status, late.attempts), (JobStatus::Failed, 1), "what it returned came too late");
     next.result().await.expect("it runs");
 
-    // One that is canceled keeps it as well.
+    // A canceled body keeps its permit as well.
     deaf.open.send_replace(false);
     let called_off = here.enqueue(Deaf::job().roast()).submit().await.expect("stored");
     deaf.until_begun(3).await;
-    there.cancel(called_off.id(), "burnt").await.expect("asked for");
+    there.client().cancel(called_off.id(), "burnt").await.expect("asked for");
     let next = there.enqueue(Deaf::job().roast()).submit().await.expect("stored");
     here.until_said(called_off.id(), GOES_ON).await;
     deaf.open.send_replace(true);

@@ -1,4 +1,4 @@
-//! A node that cannot know whether it still counts as alive does nothing more.
+//! Self-fencing: a node that cannot know whether it still counts as alive stops its work.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ async fn a_frozen_node_records_nothing_afterwards(fx: Fixture) {
     let job = sleeper.enqueue(Worker::job().persist()).submit().await.expect("stored");
     frozen.entered.notified().await;
     let awake = node(&fx, "awake", &quick, &whole).await;
-    // Not even the thread that beats can notice that time passes.
+    // The heartbeat thread stands still too, so it cannot notice that time passes.
     jammed.jam(true);
     assert_eq!(label(&job.result().await.expect("it runs elsewhere")), "awake");
     frozen.open();
@@ -86,7 +86,7 @@ async fn an_outage_is_logged_when_it_begins_and_when_it_ends(fx: Fixture) {
     worker.entered.notified().await;
     line.cut(true);
     worker.told.notified().await;
-    // It tries to join anew, again and again.
+    // It tries again and again to join as a new owner.
     line.more_refusals(5).await;
     line.cut(false);
     worker.entered.notified().await;

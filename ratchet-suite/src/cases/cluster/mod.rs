@@ -1,4 +1,4 @@
-//! Several nodes on one store: who is alive, and what becomes of the jobs of those who are not.
+//! Several nodes on one store: liveness, and the recovery of jobs of dead nodes.
 
 mod blocking;
 mod fencing;
@@ -26,7 +26,7 @@ pub(crate) const CASES: &[&[Case]] =
 const LEASE: Duration = Duration::from_secs(2);
 const BEAT: Duration = Duration::from_millis(200);
 
-/// Works until it is let go or told to stop.
+/// A service whose bodies run until the gate opens or they are told to stop.
 #[derive(Clone)]
 struct Worker {
     runs: Arc<AtomicU32>,
@@ -37,7 +37,7 @@ struct Worker {
 
 #[jobs(target = "test.Worker")]
 impl Worker {
-    /// Answers who ran it. A body that is told to stop answers as well, if too late.
+    /// Returns the owner that ran it. A body that is told to stop returns as well, but too late.
     #[job]
     async fn work(&self, ctx: &JobContext) -> Result<String, JobFailure> {
         self.runs.fetch_add(1, Ordering::SeqCst);
@@ -50,7 +50,7 @@ impl Worker {
         Ok(ctx.node().to_string())
     }
 
-    /// Goes on, whatever it is told.
+    /// Runs on, whatever it is told.
     #[job]
     async fn persist(&self, ctx: &JobContext) -> Result<String, JobFailure> {
         self.runs.fetch_add(1, Ordering::SeqCst);
@@ -59,7 +59,7 @@ impl Worker {
         Ok(ctx.node().to_string())
     }
 
-    /// Never gives its thread back while it waits.
+    /// Blocks its thread while it waits.
     #[job]
     async fn block(&self, ctx: &JobContext) -> Result<String, JobFailure> {
         self.runs.fetch_add(1, Ordering::SeqCst);
@@ -76,13 +76,13 @@ impl Worker {
 }
 
 impl Worker {
-    /// One whose bodies wait at the gate.
+    /// Creates a worker whose bodies wait at the gate.
     fn waiting() -> Self {
         let (gate, _) = watch::channel(false);
         Self { runs: Arc::default(), entered: Arc::default(), told: Arc::default(), gate: Arc::new(gate) }
     }
 
-    /// One whose bodies end at once.
+    /// Creates a worker whose bodies end at once.
     fn quick() -> Self {
         let worker = Self::waiting();
         worker.open();
@@ -106,7 +106,7 @@ fn short_lease(options: &mut RatchetOptions) {
     options.polling.error_delay = Duration::from_millis(50);
 }
 
-/// A node with a short lease at the end of a cable.
+/// Starts a node with a short lease at the end of a cable.
 async fn node(fx: &Fixture, label: &str, worker: &Worker, line: &Arc<Line>) -> Node {
     node_with(fx, label, worker, line, |_| {}).await
 }
@@ -127,7 +127,7 @@ async fn node_with(
     fx.node_on(store, |builder| builder.register(worker.clone()).configure(set_up)).await
 }
 
-/// Waits until the node is as ready as this.
+/// Waits until the node reports this readiness.
 pub(super) async fn until_readiness(node: &Node, wanted: Readiness) {
     while node.readiness() != wanted {
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -138,7 +138,7 @@ async fn now<R>(job: &JobHandle<R>) -> Job {
     job.job().await.expect("read").expect("there")
 }
 
-/// What a case says that a node which ran a job was called.
+/// Returns the label in an owner's name.
 fn label(owner: &str) -> String {
     Owner::try_from(owner.to_owned()).expect("an owner").label().to_owned()
 }

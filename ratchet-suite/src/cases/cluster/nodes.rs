@@ -1,4 +1,4 @@
-//! Names, rows, clocks, cancels.
+//! Node names, node rows, clocks and cancels.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ crate::cases! {
 }
 
 async fn row(node: &Node) -> KnownNode {
-    let nodes = node.store().nodes().await.expect("read");
+    let nodes = node.client().store().nodes().await.expect("read");
     nodes.into_iter().find(|known| known.info.owner == node.owner()).expect("it is listed")
 }
 
@@ -140,7 +140,7 @@ async fn a_cancel_reaches_a_body_on_another_node_within_a_beat(fx: Fixture) {
     assert!(client.cancel(job.id(), "not wanted").await.expect("answered"));
     tokio::select! {
         () = worker.told.notified() => {}
-        // The beat under way may not know yet; the next one does.
+        // The beat under way may be too early; the next one brings the cancel.
         () = line.more_beats(3) => panic!("the beats do not tell the body"),
     }
     let ended = a.until(job.id(), |job| job.picked_by.is_none()).await;
@@ -168,7 +168,7 @@ async fn no_job_is_claimed_by_two_nodes(fx: Fixture) {
     }
 }
 
-/// Waits without the help of the runtime, whose threads are all blocked.
+/// Waits without the runtime, because all of its threads are blocked.
 fn wait_until(reached: impl Fn() -> bool) {
     while !reached() {
         std::thread::sleep(Duration::from_millis(2));
@@ -180,8 +180,9 @@ async fn bodies_that_block_every_thread_keep_no_node_from_beating(fx: Fixture) {
     let (worker, line) = (Worker::waiting(), Arc::<Line>::default());
     let node = node(&fx, "busy", &worker, &line).await;
     let (owner, threads) = (node.owner(), tokio::runtime::Handle::current().metrics().num_workers());
-    // More than there are threads, since one that waits behind another may not get the next.
-    let jobs = node.enqueue_many((0..threads * 4).map(|_| Worker::job().block())).await.expect("stored");
+    // More jobs than threads, since one that waits behind another may not get the next thread.
+    let jobs =
+        node.client().enqueue_many((0..threads * 4).map(|_| Worker::job().block())).await.expect("stored");
     wait_until(|| worker.runs() as usize >= threads);
     let (before, leases) = (line.beats(), 2 * LEASE.as_millis() / BEAT.as_millis());
     wait_until(|| line.beats() - before > leases as usize || node.readiness() != Readiness::Ready);

@@ -1,4 +1,4 @@
-//! What a node runs and what it owns are the same, sooner or later.
+//! Reconciliation: in the end a node runs exactly the jobs that it owns.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ crate::cases! {
     a_node_that_holds_nothing_does_not_ask_what_it_holds;
 }
 
-/// More beats than there are in two leases.
+/// More beats than fit into two leases.
 const TWO_LEASES: usize = 30;
 
 async fn a_claim_of_which_nobody_heard_is_run_within_a_lease(fx: Fixture) {
@@ -37,7 +37,7 @@ async fn a_node_that_holds_nothing_does_not_ask_what_it_holds(fx: Fixture) {
     let (worker, line) = (Worker::quick(), Arc::<Line>::default());
     let node = node(&fx, "only", &worker, &line).await;
     node.enqueue(Worker::job().work()).submit().await.expect("stored").result().await.expect("it runs");
-    // The one under way may have seen the job, the next has not, and by the one after it the node has heard that.
+    // The beat under way may have seen the job, the next has not, and before the third the node has read that reply.
     line.more_beats(3).await;
     let asked = line.owned();
     line.more_beats(TWO_LEASES).await;

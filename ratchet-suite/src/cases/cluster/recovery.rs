@@ -1,4 +1,4 @@
-//! What becomes of the jobs of a node that died.
+//! Recovery of the jobs of a dead node.
 
 use std::sync::Arc;
 
@@ -25,11 +25,11 @@ async fn jobs_of_a_dead_node_run_on_another_a_part_at_a_time(fx: Fixture) {
     let (cut, whole) = (Arc::<Line>::default(), Arc::<Line>::default());
     let dead = node(&fx, "same", &stuck, &cut).await;
     let died = dead.owner();
-    let jobs = dead.enqueue_many((0..5).map(|_| Worker::job().work())).await.expect("stored");
+    let jobs = dead.client().enqueue_many((0..5).map(|_| Worker::job().work())).await.expect("stored");
     while stuck.runs() < 5 {
         stuck.entered.notified().await;
     }
-    // The same name again, as after a restart in place.
+    // A node with the same label, as after a restart in place.
     let alive = node_with(&fx, "same", &quick, &whole, |options| options.node.recovery_limit = 2).await;
     cut.cut(true);
     for job in jobs {
@@ -69,7 +69,7 @@ async fn nodes_that_all_die_before_their_lease_is_over_still_take_over_from_each
     let dead = node(&fx, "dead", &stuck, &last).await;
     let job = dead.enqueue(Worker::job().work()).submit().await.expect("stored");
     stuck.entered.notified().await;
-    // Each dies as soon as the next one lives, after about half a lease.
+    // Each node dies as soon as the next one is alive, after about half a lease.
     let mut lives = Vec::new();
     while lives.len() < 20 && now(&job).await.status != JobStatus::Succeeded {
         let line = Arc::<Line>::default();
@@ -103,7 +103,7 @@ async fn a_job_that_crashes_its_nodes_ends_as_a_dead_letter_with_all_that_follow
     assert_eq!((again.status, again.crash_count, again.attempts), (JobStatus::Running, 1, 0));
     let died =
         |owner: &Owner, times: &str| format!("Crashed: crashed its node {times}; the last was '{owner}'");
-    let crash = b.store().executions(poison.id()).await.expect("read").remove(0);
+    let crash = b.client().store().executions(poison.id()).await.expect("read").remove(0);
     assert_eq!((crash.result, crash.error), (ExecutionResult::Crashed, Some(died(&a_owner, "1 time"))));
     let (c, b_owner) = (start(2, &third).await, b.owner());
     lines[1].cut(true);
@@ -113,7 +113,7 @@ async fn a_job_that_crashes_its_nodes_ends_as_a_dead_letter_with_all_that_follow
     assert_eq!(dead.last_error.as_deref(), Some(died.as_str()));
     assert_eq!(c.callback_result().await, format!("\"{died}\""));
     assert_eq!(third.runs(), 0, "it never ran on the third");
-    assert_eq!(c.store().alerts(poison.id()).await.expect("read").len(), 1);
+    assert_eq!(c.client().store().alerts(poison.id()).await.expect("read").len(), 1);
     c.told(|kind| matches!(kind, JobEventKind::DeadLettered { attempt: 0, .. })).await;
     let lines = c.lines(poison.id());
     assert!(lines.iter().any(|line| line.message() == "dead letter"), "{lines:#?}");
@@ -130,7 +130,7 @@ async fn a_job_that_was_canceled_on_a_dead_node_ends_canceled(fx: Fixture) {
     stuck.entered.notified().await;
     let alive = node(&fx, "alive", &quick, &whole).await;
     cut.cut(true);
-    assert!(alive.cancel(job.id(), "not wanted").await.expect("answered"));
+    assert!(alive.client().cancel(job.id(), "not wanted").await.expect("answered"));
     alive.told(|kind| matches!(kind, JobEventKind::Canceled { .. })).await;
     let ended = now(&job).await;
     assert_eq!((ended.status, ended.picked_by, ended.crash_count), (JobStatus::Canceled, None, 0));
@@ -160,10 +160,10 @@ async fn an_outage_of_the_database_has_nobody_take_over_others_jobs(fx: Fixture)
     let a_job = a.enqueue(Worker::job().work()).submit().await.expect("stored");
     a_worker.entered.notified().await;
     let b = node(&fx, "b", &b_worker, &b_line).await;
-    // Whoever gets it.
+    // Either node may claim it.
     let b_job = b.enqueue(Worker::job().work()).submit().await.expect("stored");
     b.until(b_job.id(), |job| job.status == JobStatus::Running).await;
-    // Both could take over from each other by now.
+    // By now both leases have run out, so each could take over from the other.
     b_line.more_beats(12).await;
     let before = [a.owner(), b.owner()];
     for line in [&a_line, &b_line] {

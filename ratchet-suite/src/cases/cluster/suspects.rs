@@ -1,4 +1,4 @@
-//! Jobs that may have killed a node: how they run again, and who is to blame in the end.
+//! Suspects: how jobs that may have killed a node run again, and which of them is blamed in the end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,7 +33,7 @@ crate::cases! {
 
 const CRASH_LIMIT: u32 = 3;
 
-/// Counts who runs at the same time, until the gate is open.
+/// A service that counts the bodies that run at the same time, until the gate opens.
 #[derive(Clone)]
 struct Watched(Arc<Inner>);
 
@@ -67,7 +67,7 @@ impl Watched {
         opened.map_err(|_| JobFailure::new("Gone", "no gate"))
     }
 
-    /// How many run: suspects, and all.
+    /// Returns how many bodies run: suspects, and all.
     fn running(&self) -> (usize, usize) {
         (self.0.suspects.load(Ordering::SeqCst), self.0.all.load(Ordering::SeqCst))
     }
@@ -121,17 +121,17 @@ impl Watched {
     }
 }
 
-/// What a job of this name calls.
+/// Returns the full name of a method of `test.Watched`.
 fn method(name: &str) -> String {
     format!("test.Watched.{name}")
 }
 
-/// Stores jobs with which so many nodes have died.
+/// Stores jobs and records `crashes` crashes for each.
 async fn crashed<R, const N: usize>(fx: &Fixture, calls: [(Call<R>, &str); N], crashes: u32) -> [JobId; N] {
     let (store, client, queue) = (fx.store().await, fx.client().await, QueueName::default());
     let owner = Owner::incarnate("dead");
     store.join(&NodeInfo::new(owner.clone()), Duration::from_secs(3_600)).await.expect("joined");
-    // So that nobody else takes them meanwhile.
+    // A paused queue keeps other nodes from claiming them meanwhile.
     store.set_queue_paused(&queue, true).await.expect("paused");
     let mut jobs = Vec::new();
     for (call, name) in calls {
@@ -150,21 +150,21 @@ async fn crashed<R, const N: usize>(fx: &Fixture, calls: [(Call<R>, &str); N], c
     jobs.try_into().expect("as many")
 }
 
-/// So many calls of the suspect.
+/// Makes `N` calls of the suspect.
 fn suspects<const N: usize>() -> [(Call<()>, &'static str); N] {
     std::array::from_fn(|_| (Watched::job().suspect(), "suspect"))
 }
 
-/// A node with so many slots, which beats often.
+/// Starts a node with `slots` slots and a short beat interval.
 async fn watching(fx: &Fixture, watched: &Watched, slots: u32) -> Node {
     watching_on(fx, watched, slots, &Arc::default()).await
 }
 
-/// Likewise, at the end of a cable.
+/// Starts such a node at the end of a cable.
 async fn watching_on(fx: &Fixture, watched: &Watched, slots: u32, line: &Arc<Line>) -> Node {
     let set_up = |options: &mut RatchetOptions| {
         short_lease(options);
-        // Nobody dies here, and a busy machine takes its time.
+        // No node dies here, and a busy machine is slow.
         options.node.lease = Duration::from_secs(60);
         options.node.crash_limit = CRASH_LIMIT;
         options.execution.queue("default").slots = slots;
@@ -174,7 +174,7 @@ async fn watching_on(fx: &Fixture, watched: &Watched, slots: u32, line: &Arc<Lin
 }
 
 async fn ordinary(node: &Node, count: usize) {
-    node.enqueue_many((0..count).map(|_| Watched::job().ordinary())).await.expect("stored");
+    node.client().enqueue_many((0..count).map(|_| Watched::job().ordinary())).await.expect("stored");
 }
 
 async fn all_succeed(node: &Node, jobs: &[JobId]) {
@@ -235,12 +235,12 @@ async fn who_is_at_the_limit_runs_alone_even_on_a_busy_node(fx: Fixture) {
     ordinary(&node, 3).await;
     watched.until_running((0, 3)).await;
     let jobs = crashed(&fx, suspects::<2>(), CRASH_LIMIT).await;
-    // Who asks the store whether the lock is free holds it for a moment, and a node that comes then waits for ten leases.
+    // A node that asks for the lock holds it for a moment, and a node that asks just then waits for ten leases.
     let pauses = |line: &lines::Line| line.message().starts_with("claims pause");
     while !lines::of_node(&node.owner()).iter().any(pauses) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // The node lets its jobs end now, and begins no others.
+    // The node now lets its jobs end, and starts no others.
     ordinary(&node, 4).await;
     assert_eq!(watched.running(), (0, 3));
     watched.open();
@@ -258,7 +258,7 @@ async fn only_who_died_alone_is_to_blame(fx: Fixture) {
     };
     let (first, second, third) = (Worker::waiting(), Worker::waiting(), Worker::quick());
     let a = start(0, &first).await;
-    let jobs = a.enqueue_many((0..4).map(|_| Worker::job().work())).await.expect("stored");
+    let jobs = a.client().enqueue_many((0..4).map(|_| Worker::job().work())).await.expect("stored");
     let jobs: Vec<_> = jobs.into_iter().map(|job| job.expect("stored").id()).collect();
     while first.runs() < 4 {
         first.entered.notified().await;
@@ -304,7 +304,7 @@ async fn who_died_in_company_is_not_blamed_however_often(fx: Fixture) {
     drop(dead);
 }
 
-/// A body of this suspect failed, so that it is none any more.
+/// Makes a body of this suspect fail, after which the job is no suspect any more.
 async fn acquit(fx: &Fixture, job: JobId) {
     let (store, owner) = (fx.store().await, Owner::incarnate("fair"));
     store.join(&NodeInfo::new(owner.clone()), Duration::from_secs(3_600)).await.expect("joined");
@@ -350,7 +350,7 @@ async fn a_suspect_that_lacks_a_permit_waits_apart_until_it_gets_one(fx: Fixture
     let node = watching(&fx, &watched, 8).await;
     let waits = Some(ParkedOn::Suspect { crashes: 1, method: method("through_the_door") });
     let begun = node.until(job, |_| true).await.fence;
-    // It was tried, and waits as before.
+    // The job was tried, and waits as before.
     node.until(job, |job| job.fence > begun && job.parked_on == waits).await;
     store.configure_resource(&limit(1)).await.expect("configured");
     all_succeed(&node, &[job]).await;

@@ -1,4 +1,4 @@
-//! A store whose archive can be held up, and whose locks can be taken away.
+//! A store whose archive can be held up and whose locks can be taken away.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,13 +9,13 @@ use ratchet_api::store::{ArchiveFilter, ArchiveStore, JobStore, LockStore, Reten
 use ratchet_api::{ArchivedJob, LockLease, LockName, Owner, StoreError, StoreErrorKind, StoreResult};
 use tokio::sync::watch;
 
-/// A store that is looked at.
+/// A store whose calls are observed.
 pub(super) struct Watched {
     inner: Arc<dyn JobStore>,
     watch: Arc<Watch>,
 }
 
-/// What becomes of a lock when it is renewed.
+/// The result of a lock renewal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Renewal {
     Granted,
@@ -24,11 +24,11 @@ pub(super) enum Renewal {
     Silent,
 }
 
-/// What a case does to a store, and what it saw there.
+/// The controls of a watched store, and its observations.
 pub(super) struct Watch {
     pub(super) open: watch::Sender<bool>,
     pub(super) renewal: watch::Sender<Renewal>,
-    /// Every so many replies of the archive are lost; none if 0.
+    /// Every how many replies of the archive one is lost; 0 loses none.
     pub(super) loses: AtomicUsize,
     pub(super) begun: watch::Sender<usize>,
     pub(super) ended: watch::Sender<usize>,
@@ -49,7 +49,7 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// One whose archive does not get on.
+    /// Creates a watch whose archive is held up.
     pub(super) fn shut() -> Arc<Self> {
         let watch = Self::default();
         watch.open.send_replace(false);
@@ -57,12 +57,12 @@ impl Watch {
     }
 }
 
-/// Looks at a store.
+/// Wraps a store in a watch.
 pub(super) fn watched(inner: Arc<dyn JobStore>, watch: &Arc<Watch>) -> Arc<dyn JobStore> {
     Arc::new(Watched { inner, watch: Arc::clone(watch) })
 }
 
-/// Waits until something was seen so often.
+/// Waits until the count reaches `often`.
 pub(super) async fn seen(count: &watch::Sender<usize>, often: usize) {
     count.subscribe().wait_for(|count| *count >= often).await.expect("it is counted");
 }

@@ -1,4 +1,4 @@
-//! What nodes are made of: bodies that do what the model says, a listener and a breaker.
+//! The parts of a node: bodies that follow the model's script, a listener and a breaker.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -12,7 +12,7 @@ use super::super::life::BREAKER_DELAY;
 use super::super::step::End;
 use super::{World, lock};
 
-/// Jobs do here what the model says.
+/// A service whose bodies follow the model's script.
 pub(super) struct Body {
     pub(super) world: Weak<World>,
     pub(super) node: usize,
@@ -31,7 +31,7 @@ impl Body {
     }
 }
 
-/// One run of a body.
+/// Runs a body according to its script.
 fn live(world: Weak<World>, node: usize, ctx: JobContext) -> BoxFuture<'static, Result<(), JobFailure>> {
     Box::pin(async move {
         let Some(world) = world.upgrade() else { return Ok(()) };
@@ -50,7 +50,7 @@ fn live(world: Weak<World>, node: usize, ctx: JobContext) -> BoxFuture<'static, 
     })
 }
 
-/// Ends a body of a world that is not as it should be.
+/// Records the problem, and ends the body.
 fn broken(world: &World, problem: String) -> Result<(), JobFailure> {
     lock(&world.problem).get_or_insert(problem);
     Ok(())
@@ -64,7 +64,7 @@ async fn end(end: End, ctx: &JobContext) -> Result<(), JobFailure> {
         End::DoNotRetry => Err(failure.do_not_retry("no use")),
         End::RetryAfter(delay) => Err(failure.retry_after(delay)),
         End::Snooze(delay) => Err(JobFailure::snooze(delay)),
-        // Nobody wants to read about thousands of panics that are meant.
+        // A panic without the panic hook: thousands of intended panics would fill the output.
         End::Panic => std::panic::resume_unwind(Box::new("told to panic")),
         End::Hang => {
             ctx.canceled().await;
@@ -73,7 +73,7 @@ async fn end(end: End, ctx: &JobContext) -> Result<(), JobFailure> {
     }
 }
 
-/// What the attempts of a node told so far.
+/// A listener that records the events of a node's attempts.
 #[derive(Clone, Default)]
 pub(super) struct Told(pub(super) Arc<Mutex<Vec<(JobId, &'static str)>>>);
 
@@ -91,14 +91,14 @@ impl JobEventListener for Told {
     }
 }
 
-/// Open or closed by hand.
+/// A breaker that the case opens and closes.
 pub(super) struct Switch(pub(super) Arc<AtomicBool>);
 
 impl ResilienceStrategy for Switch {
     fn enter(&self, _: &str) -> Gate {
         match self.0.load(Ordering::SeqCst) {
-            true => Gate::Closed { retry_in: BREAKER_DELAY },
-            false => Gate::Open,
+            true => Gate::Reject { retry_in: BREAKER_DELAY },
+            false => Gate::Admit,
         }
     }
     fn report(&self, _: &str, _: Option<&JobFailure>) {}

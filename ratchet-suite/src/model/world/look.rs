@@ -1,4 +1,4 @@
-//! Comparing both worlds.
+//! Comparison of engine and model.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use super::super::life::{self, Parked};
 use super::super::step::KEYS;
 use super::{Problem, World, lock, same, trouble};
 
-/// How often, and for how long at most, a listener is asked what it has heard.
+/// The interval at which a listener's events are compared, and the longest wait for them.
 const LOOK: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl World {
-    /// Looks at everything that a reader can see.
+    /// Compares everything that a reader can see.
     pub(super) async fn compare(&self) -> Result<(), Problem> {
         let life = self.life().clone();
         let ids: Vec<JobId> = life.jobs.iter().map(|job| job.id).collect();
@@ -42,7 +42,7 @@ impl World {
         Ok(())
     }
 
-    /// Listeners hear of things a little later.
+    /// Compares the events of a node. Listeners are called a little later, so this waits for the expected number.
     async fn compare_told(&self, node: usize, expected: &Vec<(JobId, &'static str)>) -> Result<(), Problem> {
         let told = || lock(&self.told[node].0).clone();
         let enough = async {
@@ -50,12 +50,12 @@ impl World {
                 tokio::time::sleep(LOOK).await;
             }
         };
-        // If it is not enough by then, that is told below.
+        // If events are still missing after the timeout, the comparison below reports it.
         let _ = tokio::time::timeout(PATIENCE, enough).await;
         same("what was told", expected, &told())
     }
 
-    /// Only of a job that moved since the last time.
+    /// Compares the history of a job, if it moved since the last comparison.
     async fn compare_history(&self, place: usize, expected: &life::Job) -> Result<(), Problem> {
         if lock(&self.compared).get(&place) == Some(&expected.version) {
             return Ok(());
@@ -67,7 +67,7 @@ impl World {
         Ok(())
     }
 
-    /// Idempotency keys are for ever, so one look at the end is enough; and so is one at all histories.
+    /// Compares everything at the end: all histories, and idempotency keys, which never change.
     pub(super) async fn compare_all(&self) -> Result<(), Problem> {
         lock(&self.compared).clear();
         self.compare().await?;

@@ -1,4 +1,4 @@
-//! Whose outcome counts, and how often.
+//! Fencing and replay: which outcomes are recorded, and how often.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{
 use crate::Fixture;
 use crate::fixture::{job, text};
 
-/// Fences that are not the present one of a first claim, which is 2.
+/// Fences that differ from the current one of a first claim, which is 2.
 const WRONG_FENCES: [Fence; 3] = [Fence::from_version(0), Fence::FIRST, Fence::from_version(3)];
 
 pub(super) async fn a_wrong_fence_changes_nothing(fx: Fixture) {
@@ -219,7 +219,7 @@ pub(super) async fn good_and_stale_outcomes_in_one_call_do_not_affect_each_other
     assert_eq!(commit_all(&node, &[]).await, []);
 }
 
-/// The ends that are known again even if no body ran.
+/// Returns the ends that are recognised when they are repeated, even if no body ran.
 fn ends_with_a_trace() -> Vec<End> {
     vec![succeeded(), retry(DELAY), dead("boom"), handed_back(HandBackReason::Crashed), called_off()]
 }

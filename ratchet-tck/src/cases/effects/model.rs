@@ -1,4 +1,4 @@
-//! The rule of waiting in a few lines: what a store must agree with.
+//! A minimal model of waiting, with which a store must agree.
 
 use std::collections::BTreeSet;
 
@@ -59,7 +59,7 @@ impl Model {
         (!free.is_empty()).then(|| free[dice.below(free.len())])
     }
 
-    /// Some end, with a decision about some of the edges.
+    /// Returns a random end, with a decision about some of the edges.
     pub(super) fn random_end(&self, at: usize, dice: &mut Dice) -> (End, Vec<Effect>) {
         let end = match dice.below(5) {
             0 => return (called_off(), vec![]),
@@ -110,7 +110,7 @@ impl Model {
 }
 
 impl Modelled {
-    /// One parent is decided. Answers whether that cancels the job.
+    /// Decides one parent; returns whether that cancels the job.
     fn decide(&mut self, state: EdgeState, led_to: &mut Recorded) -> bool {
         self.open -= 1;
         if self.status != JobStatus::Pending || self.blocked == 0 {

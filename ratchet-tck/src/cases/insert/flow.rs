@@ -1,4 +1,4 @@
-//! What waits for what: edges and batches.
+//! Edges and batches in submissions.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ pub(super) async fn a_new_edge_is_open_whatever_it_says(fx: Fixture) {
 
 pub(super) async fn an_edge_from_a_live_job_raises_its_edge_count_and_nothing_else(fx: Fixture) {
     let (node, other) = (fx.node("a").await, fx.node("b").await);
-    // What is canceled or dead already decides edges, though it holds its key.
+    // A job that is being canceled or is a paused dead letter already decides edges, though it holds its key.
     let decided = [Life::CancelRequested, Life::PausedFromFailed];
     for life in Life::LIVE.into_iter().filter(|life| !decided.contains(life)) {
         let parent = life.reach(&node, job()).await;
@@ -248,7 +248,7 @@ pub(super) async fn a_batch_child_canceled_at_insert_counts_as_failed(fx: Fixtur
     node.take(parent).await;
 }
 
-/// Whether the edge is refused at once or with the parent's outcome, it is refused.
+/// The edge may be refused at once or with the parent's outcome; either way it is refused.
 pub(super) async fn an_edge_from_a_job_that_is_being_canceled_never_lets_its_child_run(fx: Fixture) {
     let node = fx.node("a").await;
     let claim = node.running(job()).await;

@@ -1,4 +1,4 @@
-//! What is taken out again.
+//! Deletion of jobs and purging of dead letters.
 
 use std::time::Duration;
 

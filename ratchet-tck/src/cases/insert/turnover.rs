@@ -1,4 +1,4 @@
-//! What takes the place of something: successors and fires.
+//! Submissions that replace something: successors of replaced jobs, and fires of schedules.
 
 use std::time::Duration;
 

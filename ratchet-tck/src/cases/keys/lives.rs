@@ -1,4 +1,4 @@
-//! Jobs at every stage of life, and other small beginnings that several areas share.
+//! Jobs at every stage of life, and other set-up that several areas share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,22 +13,22 @@ use ratchet_api::{
 use crate::fixture::{error, job, job_with, payload, text};
 use crate::{Fixture, Peer};
 
-/// A checked name or key.
+/// Parses a name or key.
 pub(in crate::cases) fn named<T: TryFrom<String, Error = InvalidName>>(text: &str) -> T {
     T::try_from(text.to_owned()).expect("the name is valid")
 }
 
-/// A job with this business key.
+/// Makes a job with this business key.
 pub(in crate::cases) fn holding(key: &str) -> NewJob {
     job_with(|new| new.spec.business_key = Some(named(key)))
 }
 
-/// A job with this idempotency key.
+/// Makes a job with this idempotency key.
 pub(in crate::cases) fn once(key: &str) -> NewJob {
     job_with(|new| new.spec.idempotency_key = Some(named(key)))
 }
 
-/// Jobs and what waits for what, in one submission.
+/// Makes one submission of jobs and edges.
 pub(in crate::cases) fn linked(jobs: Vec<NewJob>, edges: Vec<Edge>) -> Submission {
     let mut submission = Submission::default();
     submission.jobs = jobs;
@@ -36,7 +36,7 @@ pub(in crate::cases) fn linked(jobs: Vec<NewJob>, edges: Vec<Edge>) -> Submissio
     submission
 }
 
-/// A submission of one job that takes the place of another.
+/// Makes a submission of one job that replaces another.
 pub(in crate::cases) fn replacing(old: JobId, new: NewJob) -> Submission {
     let mut submission = Submission::single(new);
     submission.supersedes = Some(old);
@@ -53,7 +53,7 @@ pub(in crate::cases) async fn schedule(fx: &Fixture, peer: &Peer, key: &str) -> 
     }
 }
 
-/// So many connections.
+/// Opens `count` connections.
 pub(in crate::cases) async fn connections(fx: &Fixture, count: usize) -> Vec<Arc<dyn JobStore>> {
     join_all((0..count).map(|_| fx.connect())).await
 }
@@ -81,7 +81,7 @@ pub(in crate::cases) async fn race_inserts(
     race_calls(fx, stores, &calls).await.into_iter().flatten().collect()
 }
 
-/// A stage of life, and the way there.
+/// A stage of life; [`reach`](Self::reach) brings a job there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cases) enum Life {
     Pending,
@@ -106,7 +106,7 @@ pub(in crate::cases) enum Life {
 }
 
 impl Life {
-    /// Not ended.
+    /// The stages in which a job has not ended.
     pub(in crate::cases) const LIVE: [Self; 9] = [
         Self::Pending,
         Self::Scheduled,
@@ -119,7 +119,7 @@ impl Life {
         Self::PausedFromFailed,
     ];
 
-    /// Ended.
+    /// The stages in which a job has ended.
     pub(in crate::cases) const ENDED: [Self; 10] = [
         Self::Succeeded,
         Self::Failed,
@@ -133,7 +133,7 @@ impl Life {
         Self::Superseded,
     ];
 
-    /// What a reader sees there.
+    /// Returns the status that a reader sees at this stage.
     pub(in crate::cases) const fn status(self) -> JobStatus {
         match self {
             Self::Pending | Self::Scheduled | Self::Blocked | Self::Retrying | Self::HandedBack => {
@@ -147,7 +147,7 @@ impl Life {
         }
     }
 
-    /// Stores `new` and brings it there. The way may need another job, which is stored too.
+    /// Stores `new` and brings it to this stage. That may need another job, which is stored too.
     pub(in crate::cases) async fn reach(self, peer: &Peer, mut new: NewJob) -> JobId {
         let id = new.spec.id;
         match self {

@@ -1,4 +1,4 @@
-//! What people ask about many jobs at once: queues, dead letters, schedules and batches.
+//! Queries over many jobs at once: queues, dead letters, schedules and batches.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(super) async fn a_queue_counts_its_jobs_by_what_they_wait_for(fx: Fixture) {
             new.spec.priority = priority;
         })
     };
-    // Whether a job that is being canceled counts as running is left open.
+    // Stores may or may not count a job that is being canceled as running.
     let lives = Life::LIVE.into_iter().filter(|life| *life != Life::CancelRequested).chain(Life::ENDED);
     for life in lives {
         life.reach(&node, in_queue("work")).await;

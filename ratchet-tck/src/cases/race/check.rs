@@ -1,4 +1,4 @@
-//! What holds after every race, whoever won.
+//! Invariants that hold after every race, whoever won.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use ratchet_api::{BusinessKey, Job, JobId, JobStatus};
 use crate::Peer;
 use crate::fixture::text;
 
-/// Everything a race touched. Reads it all back and compares each part with the jobs themselves.
+/// Everything that a race touched. The checks read it all back and compare each part with the jobs themselves.
 pub(super) struct World<'a> {
     /// Every node that may hold a job.
     pub(super) nodes: &'a [Peer],
@@ -28,7 +28,7 @@ impl World<'_> {
         self.check_batches(&jobs).await;
     }
 
-    /// Checks, ends whatever is still held, and checks again: nothing is stuck.
+    /// Checks, ends every job that is still held, and checks again: nothing is stuck.
     pub(super) async fn check_and_settle(&self) {
         self.check().await;
         for node in self.nodes {
@@ -45,7 +45,7 @@ impl World<'_> {
         found.into_iter().map(|job| job.expect("no job is lost")).collect()
     }
 
-    /// A node owns exactly the jobs that name it.
+    /// Checks that a node owns exactly the jobs that name it.
     async fn check_owners(&self, jobs: &[Job]) {
         for node in self.nodes {
             let owned = node.store.owned(&node.owner).await.expect("owned answers");
@@ -55,7 +55,7 @@ impl World<'_> {
         }
     }
 
-    /// A business key is held by its one live job, or by nobody.
+    /// Checks that a business key is held by its one live job, or by nobody.
     async fn check_keys(&self, jobs: &[Job]) {
         let mut holders: BTreeMap<&BusinessKey, Vec<JobId>> = BTreeMap::new();
         for job in jobs {
@@ -69,7 +69,7 @@ impl World<'_> {
         }
     }
 
-    /// Only running jobs hold permits, each one, and no more than there are.
+    /// Checks that only running jobs hold permits, one each, and no more than the limit.
     async fn check_permits(&self, jobs: &[Job]) {
         for used in self.nodes[0].store.resources().await.expect("resources answers") {
             let holders: BTreeSet<_> = used.holders.iter().copied().collect();
@@ -81,7 +81,7 @@ impl World<'_> {
         }
     }
 
-    /// Counters are the numbers of ended children; the parent waits exactly as long as the batch is not complete.
+    /// Checks that counters equal the ended children, and that the parent waits exactly until the batch is complete.
     async fn check_batches(&self, jobs: &[Job]) {
         let batches: BTreeSet<_> = jobs.iter().filter_map(|job| job.spec.batch).collect();
         for id in batches {
@@ -100,17 +100,17 @@ impl World<'_> {
     }
 }
 
-/// Whether it waits, runs (also after a cancel was accepted) or is set aside.
+/// Whether it waits, runs (also after a cancel was accepted) or is paused.
 fn is_live(job: &Job) -> bool {
     !has_ended(job)
 }
 
-/// Whether it has ended and settled: the owner of a job that was called off still has to.
+/// Whether it has ended for good: a canceled job whose owner has not yet recorded an outcome has not.
 fn has_ended(job: &Job) -> bool {
     job.status.is_terminal() && job.picked_by.is_none()
 }
 
-/// Each job is in exactly one state, with what belongs to it.
+/// Checks that a job is in exactly one state, with all that belongs to it.
 fn check_state(job: &Job) {
     let (held, ended) = (job.picked_by.is_some(), job.ending.is_some());
     let consistent = match job.status {

@@ -1,4 +1,4 @@
-//! What follows from outcomes: batches, joins, edges, and outcomes sent twice.
+//! Consequences of outcomes: batches, joins, edges, and outcomes sent twice.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::{HOUR, ROUNDS, cancel, crashed, dead_letter, done, drain, duel, ids, 
 use crate::fixture::{error, job, job_with};
 use crate::{Fixture, Peer};
 
-/// A closed or open batch: its parent and the ids of its children.
+/// Stores a closed or open batch; returns its parent and the ids of its children.
 async fn batch(peer: &Peer, closed: bool, children: usize) -> (JobId, Vec<JobId>) {
     let mut submission = Submission::single(job_with(|new| new.spec.job_type = JobType::BatchParent));
     submission.batch = Some(NewBatch { closed });
@@ -129,7 +129,7 @@ pub async fn parents_that_end_at_once_release_their_join_once(fx: Fixture) {
     }
 }
 
-/// A submission of one job that follows the success of a stored one.
+/// Makes a submission of one job that follows the success of a stored one.
 fn follower(parent: JobId) -> (JobId, Submission) {
     let mut submission = Submission::single(job());
     let child = submission.jobs[0].spec.id;
@@ -167,7 +167,7 @@ pub async fn an_edge_added_while_its_parent_ends_is_decided(fx: Fixture) {
     }
 }
 
-/// The same outcome, decided again with its one edge in view.
+/// Returns the same outcome with a decision about its one edge.
 fn with_edge(mut outcome: Outcome, child: JobId) -> Outcome {
     outcome.effects.push(Effect::Satisfy(child));
     outcome.edges_seen = 1;
@@ -205,14 +205,14 @@ pub async fn an_outcome_sent_many_times_is_recorded_once(fx: Fixture) {
         let verdicts = fx
             .race(connections.len(), |i| {
                 let (connection, outcome) = (connections[i].clone(), outcome.clone());
-                // One owner whose first call hangs somewhere while it sends the outcome again.
+                // The owner's first call is delayed, and it sends the outcome again meanwhile.
                 let sender = Peer { owner: owner.owner.clone(), ..connection };
                 async move { sender.commit(outcome).await }
             })
             .await;
         let recorded = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Recorded(_))).count();
         assert_eq!(recorded, 1, "{end:?}: {verdicts:?}");
-        // A hand-back without a run leaves no trace to know it by.
+        // A hand-back without a run leaves no history row, so a repetition cannot be recognised.
         let twin = if end == released { Verdict::LeaseLost } else { Verdict::AlreadyRecorded };
         assert_eq!(verdicts.iter().filter(|verdict| **verdict == twin).count(), 3, "{end:?}: {verdicts:?}");
 

@@ -1,4 +1,4 @@
-//! What only so many may hold: keys, locks and permits.
+//! Limited things: keys, locks and permits.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -119,7 +119,7 @@ pub async fn an_expired_lock_goes_to_one_taker(fx: Fixture) {
     }
 }
 
-/// Asks until there is a permit. Whoever holds one gives it back without waiting, so this ends.
+/// Requests a permit until it is granted. Every holder gives its permit back without waiting, so this ends.
 async fn granted(node: &Peer, request: PermitRequest) {
     let requests = [request];
     for _ in 0..5_000 {

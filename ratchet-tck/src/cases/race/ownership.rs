@@ -1,4 +1,4 @@
-//! Who has a job: claim, pause, cancel, outcome and recovery against each other.
+//! Ownership of a job: claim, pause, cancel, outcome and recovery against each other.
 
 use std::collections::BTreeSet;
 
@@ -78,7 +78,7 @@ pub async fn a_cancel_and_an_outcome_agree_who_was_first(fx: Fixture) {
     let retry = End::Retry { delay: SECOND, error: error("busy") };
     let ends = [done(), retry, dead_letter(), crashed()];
     for round in 0..4 * ROUNDS {
-        // Each end twice in turn, once with the better start and once without.
+        // Each end is used twice in turn: once starting first, once starting second.
         let end = &ends[round / 2 % ends.len()];
         let claim = nodes[0].running(keyed("order")).await;
         let (owner, operator, id) = (nodes[0].clone(), nodes[1].clone(), claim.id);
@@ -93,7 +93,7 @@ pub async fn a_cancel_and_an_outcome_agree_who_was_first(fx: Fixture) {
         let status = nodes[1].status(id).await;
         match (&verdict, &canceled) {
             (Verdict::Recorded(_), CancelVerdict::AlreadyEnded(seen)) => assert_eq!(*seen, status),
-            // It went back first and was called off while it waited.
+            // It was handed back first, and canceled while it waited.
             (Verdict::Recorded(_), CancelVerdict::Canceled { .. })
             | (Verdict::CanceledInstead, CancelVerdict::Requested { .. }) => {
                 assert_eq!(status, JobStatus::Canceled);
@@ -105,7 +105,7 @@ pub async fn a_cancel_and_an_outcome_agree_who_was_first(fx: Fixture) {
     }
 }
 
-/// A node whose lease has run out while it holds jobs.
+/// Starts a node whose lease runs out while it holds jobs.
 async fn dying(fx: &Fixture, count: usize) -> (Peer, Vec<JobClaim>) {
     let node = fx.node_with_lease("dying", SECOND).await;
     let mut claims = Vec::new();

@@ -1,4 +1,4 @@
-//! Alerts: what is told about dead letters, and how often.
+//! Alerts: which dead letters raise one, and how often.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,7 +105,7 @@ pub(super) async fn like_errors_that_arrive_together_are_told_once_and_counted_e
     let stores = connections(&fx, CONTENDERS).await;
     for round in 0..5 {
         let message = ["alpha", "beta", "gamma", "alpha", "beta"][round];
-        // Rounds with a known message find the group of an earlier window.
+        // Rounds with a known message meet the group of an earlier window.
         fx.advance(WINDOW + SECOND);
 
         let answers = fx

@@ -1,6 +1,5 @@
-//! The same work by hand: one statement for each step, on a connection that nobody shares, in tables that have no more
-//! than this work needs. It takes jobs in the order of an index, not in the exact one, and checks nothing that it
-//! can do without.
+//! The same work by hand: one statement for each step, on a connection of its own, in tables with no more than this
+//! work needs. It takes jobs in the order of an index, not in the exact one, and skips every check that it can.
 
 mod wake;
 
@@ -21,7 +20,7 @@ use crate::enqueue::Shop;
 use crate::job::payload;
 use crate::lane::{Lane, RUN};
 
-/// Makes the tables and opens so many lanes.
+/// Creates the tables and opens the lanes.
 pub(super) async fn lanes(place: &PgPlace, count: usize) -> Result<Vec<Box<dyn Lane>>> {
     sqlx::raw_sql(include_str!("tables.sql")).execute(&mut place.connection().await?).await?;
     let mut lanes: Vec<Box<dyn Lane>> = Vec::new();
@@ -38,7 +37,7 @@ pub(super) async fn lanes(place: &PgPlace, count: usize) -> Result<Vec<Box<dyn L
     Ok(lanes)
 }
 
-/// Makes the user's table and opens a connection of theirs.
+/// Creates the user's table and opens a connection for them.
 pub(super) async fn shop(place: &PgPlace) -> Result<Box<dyn Shop>> {
     let mut connection = place.connection().await?;
     let orders = "CREATE TABLE orders (id uuid PRIMARY KEY, placed_at timestamptz NOT NULL)";
@@ -84,7 +83,7 @@ async fn insert(connection: &mut PgConnection, ids: Vec<Uuid>, payload: &JobPayl
     Ok(())
 }
 
-/// A row of `claim.sql` and one of `load.sql`: read in full, as any worker would.
+/// A row of `claim.sql` with one of `load.sql`, read in full as any worker would.
 type Claimed =
     (Uuid, i64, String, String, i16, DateTime<Utc>, Option<DateTime<Utc>>, i64, i64, i64, i64, bool);
 type Loaded = (Uuid, String, String, i16, i64, String, i64, String, String, String, DateTime<Utc>);
@@ -94,7 +93,7 @@ struct ProbeLane {
     owner: String,
     payload: JobPayload,
     ready: VecDeque<Vec<Uuid>>,
-    /// What is claimed.
+    /// The claimed jobs.
     ids: Vec<Uuid>,
     fences: Vec<i64>,
 }

@@ -1,4 +1,4 @@
-//! A wakeup by hand: insert and `NOTIFY` on one side, hear and claim on the other.
+//! A wakeup by hand: insert and `NOTIFY` on one side, receive and claim on the other.
 
 use anyhow::Result;
 use async_trait::async_trait;
@@ -10,7 +10,7 @@ use super::{Claimed, PgPlace, insert};
 use crate::job::payload;
 use crate::latency::{WakeReceiver, WakeSender};
 
-/// As cheap as it can be: a hint need not wait for the disk.
+/// The cheapest notification: a hint need not wait for the disk.
 const NOTIFY: &str = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, '2')";
 
 fn channel(place: &PgPlace) -> String {
@@ -23,7 +23,7 @@ struct PgSender {
     payload: JobPayload,
 }
 
-/// The side that submits, once the other one is there.
+/// The submitting side, made after the running one.
 pub(crate) async fn sender(place: &PgPlace) -> Result<Box<dyn WakeSender>> {
     let connection = place.connection().await?;
     Ok(Box::new(PgSender { connection, channel: channel(place), payload: payload()? }))
@@ -48,7 +48,7 @@ struct PgReceiver {
     claims: PgConnection,
 }
 
-/// Makes the tables; the side that runs.
+/// Creates the tables and the running side.
 pub(crate) async fn receiver(place: &PgPlace) -> Result<Box<dyn WakeReceiver>> {
     sqlx::raw_sql(include_str!("tables.sql")).execute(&mut place.connection().await?).await?;
     let mut hears = PgListener::connect(&place.url).await?;

@@ -1,6 +1,5 @@
-//! The same work by hand: one writer that all lanes share, one script for each step, in tables that have no more than
-//! this work needs. It takes jobs in the order of an index, not in the exact one, and checks nothing that it can do
-//! without.
+//! The same work by hand: one writer that all lanes share, one script for each step, in tables with no more than this
+//! work needs. It takes jobs in the order of an index, not in the exact one, and skips every check that it can.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use crate::enqueue::Shop;
 use crate::job::payload;
 use crate::lane::{Lane, RUN};
 
-/// Makes the tables in a file of their own and opens so many lanes.
+/// Creates the tables in a file of their own and opens the lanes.
 pub(super) async fn lanes(place: &SqlitePlace, count: usize) -> Result<Vec<Box<dyn Lane>>> {
     let mut writer = place.connection("probe.db").await?;
     sqlx::raw_sql(include_str!("tables.sql")).execute(&mut writer).await?;
@@ -38,7 +37,7 @@ pub(super) async fn lanes(place: &SqlitePlace, count: usize) -> Result<Vec<Box<d
     Ok(lanes)
 }
 
-/// Makes the user's tables and opens connections of theirs, one to each file.
+/// Creates the user's tables and opens connections for them, one to each file.
 pub(super) async fn shop(place: &SqlitePlace) -> Result<Box<dyn Shop>> {
     let orders = "CREATE TABLE orders (id BLOB NOT NULL PRIMARY KEY, placed_at INTEGER NOT NULL)";
     let mut with_store = place.connection(SqlitePlace::FILE).await?;
@@ -78,7 +77,7 @@ impl Shop for SqliteShop {
     }
 }
 
-/// A row of `claim.sql` and one of `load.sql`: read in full, as any worker would.
+/// A row of `claim.sql` with one of `load.sql`, read in full as any worker would.
 type Claimed = (Uuid, i64, String, String, i64, i64, Option<i64>, i64, i64, i64, i64, bool);
 type Loaded = (Uuid, String, String, i64, i64, String, i64, String, String, String, i64);
 
@@ -88,7 +87,7 @@ struct ProbeLane {
     owner: String,
     payload: JobPayload,
     ready: VecDeque<Vec<String>>,
-    /// What is claimed, with the fences.
+    /// The claimed jobs, with their fences.
     held: Vec<(Uuid, i64)>,
 }
 

@@ -18,7 +18,7 @@ fn node(label: &str, methods: &[&str], lease_until: Timestamp) -> Node {
     node
 }
 
-/// A job that nothing keeps from running, on a node that lives.
+/// The facts of a job that nothing keeps from running, on a live node.
 fn facts(change: impl FnOnce(&mut Facts)) -> Facts {
     let payload = JobPayload::new("shop.Till", "charge", &JsonText::parse("[]").unwrap()).unwrap();
     let mut facts = Facts {

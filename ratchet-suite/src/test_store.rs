@@ -1,4 +1,4 @@
-//! Empty stores.
+//! Empty stores for cases.
 
 #[cfg(feature = "mongodb")]
 mod mongo;
@@ -18,28 +18,28 @@ use ratchet_api::StoreClock;
 use ratchet_api::store::JobStore;
 use ratchet_store_memory::MemoryStore;
 
-/// An empty store, and more connections to it.
+/// An empty store that can be connected to several times.
 #[async_trait]
-pub trait Place: Send + Sync + 'static {
-    /// One more connection.
+pub trait TestStore: Send + Sync + 'static {
+    /// Opens one more connection.
     async fn connect(&self) -> Arc<dyn JobStore> {
         self.connect_at(StoreClock::Server).await
     }
 
-    /// One more connection, deciding by this clock.
+    /// Opens one more connection, which decides by this clock.
     async fn connect_at(&self, clock: StoreClock) -> Arc<dyn JobStore>;
 
-    /// Removes it with all that is in it.
+    /// Removes the store with everything in it.
     async fn remove(&self) {}
 }
 
-/// In memory.
-pub fn memory() -> BoxFuture<'static, Box<dyn Place>> {
-    Box::pin(async { Box::new(MemoryStore::new()) as Box<dyn Place> })
+/// Makes an empty store in memory.
+pub fn memory() -> BoxFuture<'static, Box<dyn TestStore>> {
+    Box::pin(async { Box::new(MemoryStore::new()) as Box<dyn TestStore> })
 }
 
 #[async_trait]
-impl Place for MemoryStore {
+impl TestStore for MemoryStore {
     async fn connect_at(&self, clock: StoreClock) -> Arc<dyn JobStore> {
         Arc::new(Self::connect(self, clock))
     }

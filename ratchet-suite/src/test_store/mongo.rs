@@ -11,11 +11,11 @@ use ratchet_api::store::JobStore;
 use ratchet_servers::Server;
 use ratchet_store_mongodb::{MongoOptions, MongoStore};
 
-use super::Place;
+use super::TestStore;
 
-/// In a database of the MongoDB for tests.
-pub fn mongodb() -> BoxFuture<'static, Box<dyn Place>> {
-    Box::pin(async { Box::new(Reused::new()) as Box<dyn Place> })
+/// Makes an empty database on the test server.
+pub fn mongodb() -> BoxFuture<'static, Box<dyn TestStore>> {
+    Box::pin(async { Box::new(Reused::new()) as Box<dyn TestStore> })
 }
 
 /// Drops every database that [`mongodb()`] made. No case may use one any more.
@@ -29,7 +29,7 @@ pub fn drop_mongodb() {
     });
 }
 
-/// A database of the MongoDB for tests that is nobody else's.
+/// A database on the test server with a name of its own.
 pub struct Collections(String);
 
 impl Default for Collections {
@@ -39,24 +39,24 @@ impl Default for Collections {
 }
 
 impl Collections {
-    /// The database, over a connection of its own.
+    /// Returns the database, over a connection of its own.
     pub async fn database(&self) -> Database {
         Client::with_uri_str(mongodb_url()).await.expect("the server answers").database(&self.0)
     }
 
-    /// How to open a store in it.
+    /// Returns the options that open a store in this database.
     pub fn options(&self) -> MongoOptions {
         MongoOptions::default().database(self.0.clone())
     }
 }
 
-/// The URL of the MongoDB for tests.
+/// Returns the URL of the test server.
 pub fn mongodb_url() -> String {
     ratchet_servers::url(Server::Mongodb).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[async_trait]
-impl Place for Collections {
+impl TestStore for Collections {
     async fn connect_at(&self, clock: StoreClock) -> Arc<dyn JobStore> {
         let options = self.options().clock(clock);
         Arc::new(MongoStore::connect(&mongodb_url(), options).await.expect("the store opens"))
@@ -67,10 +67,10 @@ impl Place for Collections {
     }
 }
 
-/// A database that is emptied and used again: making its collections and indexes takes longer than most cases.
+/// A database that is emptied and reused: making its collections and indexes takes longer than most cases.
 struct Reused(Collections);
 
-/// Names of databases.
+/// The names of reused databases: all, and those that no case uses now.
 struct Names {
     made: Vec<String>,
     idle: Vec<String>,
@@ -94,7 +94,7 @@ impl Reused {
 }
 
 #[async_trait]
-impl Place for Reused {
+impl TestStore for Reused {
     async fn connect_at(&self, clock: StoreClock) -> Arc<dyn JobStore> {
         self.0.connect_at(clock).await
     }
@@ -102,7 +102,7 @@ impl Place for Reused {
     async fn remove(&self) {
         let database = self.0.database().await;
         for name in database.list_collection_names().await.expect("the catalogue") {
-            // Which version the collections are of.
+            // This collection holds the version of the others.
             if name != "scheduler_schema" {
                 let collection = database.collection::<Document>(&name);
                 collection.delete_many(doc! {}).await.expect("the collection is emptied");

@@ -1,4 +1,4 @@
-//! A lock that is kept while there is work under it.
+//! A lock that is renewed while work is done under it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::in_time;
 
-/// The lock is somebody else's by now, or may be.
+/// The lock is lost: another owner has it, or may have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lost;
 
 /// A held lock.
-pub(super) struct Hold {
+pub(super) struct HeldLock {
     locks: Arc<dyn LockStore>,
     lease: LockLease,
     ttl: Duration,
-    /// When it was last asked for: the store counts from when it saw that, which was later.
+    /// When it was last requested: the store counts from when it saw that, which was later.
     asked: Instant,
     /// When the last try to renew it began.
     tried: Instant,
 }
 
-impl Hold {
-    /// Takes a lock; `None` if somebody else has it.
+impl HeldLock {
+    /// Takes a lock; `None` if another owner has it.
     pub(super) async fn take(
         locks: Arc<dyn LockStore>,
         name: &LockName,
@@ -50,7 +50,7 @@ impl Hold {
         }
     }
 
-    /// A store that does not answer is asked again, as long as the lock may still be held.
+    /// Renews the lock. A store that does not answer is asked again, as long as the lock may still be held.
     async fn renew(&mut self) -> Result<(), Lost> {
         self.tried = Instant::now();
         let end = self.asked + self.ttl;
@@ -58,17 +58,17 @@ impl Hold {
         match answer {
             Ok(Ok(true)) => self.asked = self.tried,
             Ok(Err(error)) if Instant::now() < end => {
-                tracing::debug!(%error, lock = %self.lease.name, "a lock is not renewed yet");
+                tracing::debug!(%error, lock = %self.lease.name, "lock not renewed; it is tried again");
             }
             _ => return Err(Lost),
         }
         Ok(())
     }
 
-    /// Gives it up.
+    /// Releases the lock.
     pub(super) async fn release(self) {
         if let Err(error) = in_time(self.ttl, self.locks.unlock(&self.lease)).await {
-            tracing::debug!(%error, lock = %self.lease.name, "a lock stays until it ends by itself");
+            tracing::debug!(%error, lock = %self.lease.name, "lock not released; it ends by itself");
         }
     }
 }
@@ -85,7 +85,7 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(30);
 
-    /// A lock that says what it is told to say when it is renewed, and at last that it is held.
+    /// A lock that gives these answers when it is renewed, the last one first, and after that says that it is held.
     #[derive(Default)]
     struct Locks {
         answers: Mutex<Vec<StoreResult<bool>>>,
@@ -118,11 +118,11 @@ mod tests {
         Err(StoreError::new(StoreErrorKind::Unavailable, "renew_lock", "nobody is there"))
     }
 
-    /// Works for so many seconds under a lock that answers so; also tells how often it was renewed.
+    /// Works for `secs` seconds under a lock with these answers; also returns how often it was renewed.
     async fn work(secs: u64, answers: Vec<StoreResult<bool>>) -> (Result<(), Lost>, u32) {
         let locks = Arc::new(Locks { answers: Mutex::new(answers), renewed: Mutex::default() });
         let name = LockName::new("task").unwrap();
-        let hold = Hold::take(Arc::<Locks>::clone(&locks), &name, TTL, &Owner::incarnate("me")).await;
+        let hold = HeldLock::take(Arc::<Locks>::clone(&locks), &name, TTL, &Owner::incarnate("me")).await;
         let mut hold = hold.unwrap().unwrap();
         let ended = hold.during(sleep(Duration::from_secs(secs))).await;
         let renewed = *locks.renewed.lock().unwrap();

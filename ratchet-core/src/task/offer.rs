@@ -1,6 +1,6 @@
-//! Recording what an attempt came to.
+//! Records the conclusion of an attempt.
 //!
-//! An outcome is offered to the store until it is recorded or the lease is lost. What the store says of its own state
+//! An outcome is offered to the store until it is recorded or the lease is lost. An error about the store's own state
 //! (read-only, a missing grant, a full disk, an outage) is a reason to wait and to offer it again. Only an outcome that
 //! is refused for its content, while the store takes other writes, is cut down: see [`Form`].
 
@@ -11,15 +11,15 @@ use ratchet_api::{
 };
 use tokio::time::Instant;
 
-use super::failed;
+use super::record_outcome::failed;
 use super::unstored::tell_unkept;
-use crate::coordinator::slots::Place;
+use crate::commit_claim::Offer;
+use crate::coordinator::slots::SlotTicket;
 use crate::engine::Engine;
-use crate::exchange::Offer;
 use crate::outcome::{self, About, Callbacks, Conclusion, Edges};
 use crate::unrecorded::Waiting;
 
-/// An error text that is offered instead of one that was refused has at most so many bytes.
+/// The most bytes of an error text that is offered instead of one that was refused.
 const PLAIN_BYTES: usize = 500;
 
 /// How much of a conclusion is offered to the store.
@@ -27,16 +27,16 @@ const PLAIN_BYTES: usize = 500;
 enum Form {
     /// All of it.
     Whole,
-    /// A success without its result, which nobody waits for.
+    /// A success without its result, which no dependent or callback needs.
     WithoutResult,
     /// The failure `OutcomeRefused`, in plain ASCII, without what the body submitted.
     AsFailure,
-    /// The same, and no callback is told.
+    /// The same failure, without the callback.
     WithoutCallback,
 }
 
 impl Form {
-    /// What is offered after this form was refused for its content; nothing if no less can be offered.
+    /// The form to offer after this one was refused for its content; `None` if no less can be offered.
     fn next(self, conclusion: &Conclusion, result_is_awaited: bool) -> Option<Self> {
         match (self, conclusion) {
             (
@@ -64,10 +64,10 @@ pub(crate) struct Recording<'a> {
     /// When the body began and for how long it ran, if it did.
     pub(crate) run: Option<(Instant, Duration)>,
     /// The place among the claimed jobs, which an outcome that waits leaves to another job.
-    pub(crate) place: Option<&'a Place>,
+    pub(crate) ticket: Option<&'a SlotTicket>,
 }
 
-/// What the store took of it.
+/// The part of a recording that the store took.
 pub(crate) struct Taken {
     pub(crate) verdict: Verdict,
     pub(crate) conclusion: Conclusion,
@@ -79,19 +79,19 @@ pub(crate) struct Taken {
 struct Trouble {
     waiting: Waiting,
     tries: u32,
-    /// What had been written when it was first refused for its content.
+    /// The state of other writes when it was first refused for its content.
     refused: Option<Written>,
 }
 
-/// What shows that a store takes writes: outcomes of other jobs, or a heartbeat if there are none.
+/// The evidence that a store takes writes: outcomes of other jobs, or a heartbeat if there are none.
 struct Written {
     outcomes: u64,
     at: std::time::Instant,
 }
 
 impl Recording<'_> {
-    /// Offers it until the store has recorded it; `None` if the lease was lost before. Answers also what was recorded in
-    /// the end.
+    /// Offers it until the store has recorded it; `None` if the lease was lost before. Also returns the conclusion that
+    /// was recorded in the end.
     pub(crate) async fn offer(mut self, engine: &Engine) -> Option<Taken> {
         let (mut form, mut trouble, mut callback_refused) = (Form::Whole, None::<Trouble>, None);
         let mut told_in = None;
@@ -103,30 +103,33 @@ impl Recording<'_> {
                 tell_unkept(engine, self.about, failure).await;
             }
             let alone = trouble.as_ref().is_some_and(|trouble| trouble.refused.is_some());
-            let error =
-                match engine.exchange.commit(Offer { outcome: self.outcome(engine, form), alone }).await {
-                    Ok(Verdict::EdgesChanged { edges: known, edge_count: count }) => {
-                        self.edges = Edges { known, count };
-                        continue;
-                    }
-                    Ok(verdict) => {
-                        return Some(Taken { verdict, conclusion: self.conclusion, callback_refused });
-                    }
-                    Err(error) => error,
-                };
+            let error = match engine
+                .commit_claim
+                .commit(Offer { outcome: self.outcome(engine, form), alone })
+                .await
+            {
+                Ok(Verdict::EdgesChanged { edges: known, edge_count: count }) => {
+                    self.edges = Edges { known, count };
+                    continue;
+                }
+                Ok(verdict) => {
+                    return Some(Taken { verdict, conclusion: self.conclusion, callback_refused });
+                }
+                Err(error) => error,
+            };
             if !engine.lease.holds() {
                 tracing::warn!("the lease of this node is lost; the outcome of the job is not written");
                 return None;
             }
             let trouble = trouble.get_or_insert_with(|| {
-                self.place.inspect(|place| place.set_aside());
+                self.ticket.inspect(|ticket| ticket.set_aside());
                 Trouble::new(engine)
             });
             trouble.waiting.because(&error, || reason(engine, &error));
             match form.next(&self.conclusion, self.result_is_awaited()) {
                 Some(next) if trouble.is_its_own_fault(&error, engine) => {
                     let reason = reason(engine, &error);
-                    tracing::error!(%reason, next = ?next, "the store refuses the outcome for its content; less is offered");
+                    tracing::error!(%reason, next = ?next, "the store refuses the outcome for its content; it is reduced");
                     self.conclusion = reduced(engine, &self, next, &reason);
                     form = next;
                     let has_callback = self.about.on_failure().is_some();
@@ -141,12 +144,12 @@ impl Recording<'_> {
         let run = self.run.map(|(started, ran_for)| Run { started_ago: started.elapsed(), ran_for });
         let limits = engine.limits();
         let callbacks =
-            Callbacks { limits: &limits, retry: &engine.options.retry, registry: &engine.registry };
+            Callbacks { limits: &limits, retry: &engine.node.options.retry, registry: &engine.node.registry };
         let callbacks = Some(callbacks).filter(|_| form != Form::WithoutCallback);
         let mut outcome = outcome::of(self.about, &self.edges, &self.conclusion, run, callbacks);
-        // Who asked for a pause has shown that it harms nobody.
+        // A job that snoozed has run without killing its node.
         if !matches!(self.conclusion, Conclusion::HandBack { reason: HandBackReason::Snoozed, .. }) {
-            outcome.suspect = engine.running.suspect(self.about.claim.id);
+            outcome.suspect = engine.node.running.suspect(self.about.claim.id);
         }
         outcome
     }
@@ -156,7 +159,7 @@ impl Recording<'_> {
         self.about.result_is_awaited(&self.edges)
     }
 
-    /// A success without its result is none for those who wait for it.
+    /// Makes a success whose result is not kept a failure, if dependents or a callback need the result.
     fn fail_those_who_wait(&mut self, engine: &Engine) {
         if let (Conclusion::Succeeded { unkept: Some(failure), .. }, Some(job)) =
             (&self.conclusion, self.about.job)
@@ -169,21 +172,21 @@ impl Recording<'_> {
 
 impl Trouble {
     fn new(engine: &Engine) -> Self {
-        Self { waiting: engine.unrecorded.wait(), tries: 0, refused: None }
+        Self { waiting: engine.node.unrecorded.wait(), tries: 0, refused: None }
     }
 
-    /// Whether it is the outcome that cannot be stored, and not the store that takes nothing: it was refused for its
-    /// content, and something else was written since the first time.
+    /// Whether the outcome is at fault, and not a store that takes no writes: it was refused for its content, and
+    /// something else was written since the first time.
     fn is_its_own_fault(&mut self, error: &StoreError, engine: &Engine) -> bool {
         if error.kind() != StoreErrorKind::RefusedContent {
             return false;
         }
         match &self.refused {
             Some(then) => {
-                engine.exchange.recorded() > then.outcomes || engine.lease.was_renewed_after(then.at)
+                engine.commit_claim.recorded() > then.outcomes || engine.lease.was_renewed_after(then.at)
             }
             None => {
-                let outcomes = engine.exchange.recorded();
+                let outcomes = engine.commit_claim.recorded();
                 self.refused = Some(Written { outcomes, at: std::time::Instant::now() });
                 false
             }
@@ -192,7 +195,7 @@ impl Trouble {
 
     /// Waits before the next try: longer each time, up to `drain_interval`.
     async fn pause(&mut self, engine: &Engine) {
-        let pause = pause(engine.options.retry.drain_interval, self.tries, rand::random());
+        let pause = pause(engine.node.options.retry.drain_interval, self.tries, rand::random());
         self.tries = self.tries.saturating_add(1);
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
@@ -201,7 +204,8 @@ impl Trouble {
     }
 }
 
-/// An eighth of `longest` at first, twice as long each time, at random between half of it and all of it.
+/// The pause before the next try: an eighth of `longest` at first, twice as long each time, at random between half of
+/// it and all of it.
 fn pause(longest: Duration, tries: u32, chance: f64) -> Duration {
     let full = (longest / 8).saturating_mul(2_u32.saturating_pow(tries)).min(longest);
     full / 2 + (full / 2).mul_f64(chance)
@@ -209,15 +213,15 @@ fn pause(longest: Duration, tries: u32, chance: f64) -> Duration {
 
 /// Why the store did not take an outcome, with the database's code and message, fit to be logged and stored.
 fn reason(engine: &Engine, error: &StoreError) -> Sanitized {
-    Sanitized::new(&*engine.plugs.sanitizer, &JobFailure::from_error(error))
+    Sanitized::new(&*engine.node.plugs.sanitizer, &JobFailure::from_error(error))
 }
 
-/// What is offered in this form instead.
+/// The conclusion that is offered in this form instead.
 fn reduced(engine: &Engine, recording: &Recording<'_>, form: Form, reason: &Sanitized) -> Conclusion {
     let message = |error: &str| plain(&format!("the store refused the outcome ({reason}){error}"));
     let target = recording.about.job.map_or("", |job| job.spec.payload.target().as_str());
     let refused =
-        |error: &str| engine.error_record(target, &JobFailure::new("OutcomeRefused", message(error)));
+        |error: &str| engine.node.error_record(target, &JobFailure::new("OutcomeRefused", message(error)));
     match recording.conclusion.clone() {
         Conclusion::Succeeded { submissions, .. } if form == Form::WithoutResult => {
             let unkept = Some(JobFailure::new("OutcomeRefused", message("")));
@@ -241,7 +245,7 @@ fn reduced(engine: &Engine, recording: &Recording<'_>, form: Form, reason: &Sani
     }
 }
 
-/// Text that every database can hold: printable ASCII, and not much of it.
+/// A text that every database can hold: printable ASCII, and not much of it.
 fn plain(text: &str) -> String {
     let plain = |c: char| if c == ' ' || c.is_ascii_graphic() { c } else { '?' };
     text.chars().map(plain).take(PLAIN_BYTES).collect()

@@ -1,4 +1,4 @@
-//! Each task at its time, on one node of the cluster.
+//! The runner of maintenance: each task at its time, on one node of the cluster.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -9,38 +9,38 @@ use ratchet_api::{LockLease, Owner, StoreResult, Timestamp};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::hold::Hold;
-use super::{Maintenance, Ran, Task, in_time, pace};
+use super::held_lock::HeldLock;
+use super::{Maintenance, Ran, Task, in_time, timetable};
 use crate::cluster::lease::Lease;
 use crate::engine::Node;
 use crate::schedule::CronSchedule;
 
-/// Does every task that is switched on, until the node drains.
-pub(crate) async fn keep(node: Arc<Node>, lease: watch::Receiver<Arc<Lease>>) {
+/// Runs every enabled task at its times, until the node drains.
+pub(crate) async fn run(node: Arc<Node>, lease: watch::Receiver<Arc<Lease>>) {
     let options = &node.options.maintenance;
     let tasks = Task::ALL.into_iter().filter_map(|task| {
         let (enabled, cron) = task.timetable(options);
         let schedule = CronSchedule::parse(cron, Timestamp::node_now()).ok()?;
-        enabled.then(|| Kept { task, schedule, node: &node, lease: lease.clone() })
+        enabled.then(|| Runner { task, schedule, node: &node, lease: lease.clone() })
     });
-    join_all(tasks.map(Kept::keep)).await;
+    join_all(tasks.map(Runner::run)).await;
 }
 
 /// A task with its timetable.
-struct Kept<'a> {
+struct Runner<'a> {
     task: Task,
     schedule: CronSchedule,
     node: &'a Node,
     lease: watch::Receiver<Arc<Lease>>,
 }
 
-impl Kept<'_> {
-    async fn keep(self) {
+impl Runner<'_> {
+    async fn run(self) {
         loop {
-            // Only when to look; what is due is decided by the store's clock.
+            // The node's clock decides only when to check; what is due is decided by the store's clock.
             let now = Timestamp::node_now();
             let ttl = self.node.options.maintenance.lock_ttl;
-            let wait = pace::wait(now, self.schedule.after(now), ttl, rand::random());
+            let wait = timetable::wait(now, self.schedule.after(now), ttl, rand::random());
             tokio::select! {
                 () = self.node.drain.begun() => return,
                 () = sleep(wait) => {}
@@ -49,7 +49,7 @@ impl Kept<'_> {
         }
     }
 
-    /// Does it, unless another node is at it or has done it. Whatever goes wrong, the next look goes on.
+    /// Runs the task, unless another node runs it or has done it. After any failure the next check tries again.
     async fn look(&self) {
         let lease = Arc::clone(&self.lease.borrow());
         if !lease.holds() {
@@ -75,15 +75,16 @@ impl Kept<'_> {
         done
     }
 
-    /// Whoever has done it leaves a second lock behind, which ends when it is due again.
+    /// Runs the task unless it is done: a node that has done it leaves a second lock behind, which ends when the task
+    /// is due again.
     async fn unless_done(
         &self,
         maintenance: &Maintenance,
-        hold: &mut Hold,
+        hold: &mut HeldLock,
         lease: &Lease,
     ) -> StoreResult<()> {
         let (store, name) = (&self.node.store, self.task.done_lock()?);
-        // Nobody is refused their own lock, so this one is nobody's.
+        // A store never refuses an owner its own lock, so this lock belongs to an owner that nobody else is.
         let nobody = Owner::incarnate(&self.node.label);
         let ttl = self.node.options.maintenance.lock_ttl;
         let Some(due) = in_time(ttl, store.try_lock(&name, ttl, &nobody)).await? else { return Ok(()) };
@@ -98,12 +99,12 @@ impl Kept<'_> {
         ran.map(drop)
     }
 
-    /// Nobody does it again until it is due again.
+    /// Marks the task as done until it is due again.
     async fn done(&self, due: &LockLease) -> StoreResult<()> {
         let store = &self.node.store;
         let now = store.database_time().await?;
         let Some(next) = self.schedule.after(now) else { return Ok(()) };
-        // The lock may have ended meanwhile; nobody else takes it without the other one.
+        // The lock may have ended meanwhile; no other node takes it without the first one.
         store.try_lock(&due.name, next.since(now), &due.owner).await.map(drop)
     }
 

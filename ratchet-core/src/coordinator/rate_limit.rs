@@ -1,4 +1,4 @@
-//! How many jobs of a queue may start per minute.
+//! The rate limit of a queue: how many of its jobs may start per minute.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -7,19 +7,19 @@ use tokio::time::Instant;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Tells the time by which a queue keeps its pace.
-pub(crate) type PaceClock = Arc<dyn Fn() -> Instant + Send + Sync>;
+/// The clock of a queue's rate limit.
+pub(crate) type RateClock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
-/// The pace of a queue, kept by a clock.
-pub(crate) struct Pacing {
-    pace: Mutex<Pace>,
-    clock: PaceClock,
+/// The rate limit of a queue, with its clock.
+pub(crate) struct RateLimit {
+    pace: Mutex<TokenBucket>,
+    clock: RateClock,
 }
 
-impl Pacing {
+impl RateLimit {
     /// At most `per_minute` starts in any minute.
-    pub(crate) fn new(per_minute: u32, clock: &PaceClock) -> Self {
-        Self { pace: Mutex::new(Pace::new(per_minute, clock())), clock: Arc::clone(clock) }
+    pub(crate) fn new(per_minute: u32, clock: &RateClock) -> Self {
+        Self { pace: Mutex::new(TokenBucket::new(per_minute, clock())), clock: Arc::clone(clock) }
     }
 
     /// How many may start now.
@@ -27,9 +27,9 @@ impl Pacing {
         self.with(|pace, now| pace.available(now)) as usize
     }
 
-    /// One starts, whether it may or not.
+    /// Counts one start, even if none is available.
     pub(crate) fn take(&self) {
-        self.with(Pace::take);
+        self.with(TokenBucket::take);
     }
 
     /// How long until the next one may start.
@@ -37,7 +37,7 @@ impl Pacing {
         self.with(|pace, now| pace.next(now).saturating_duration_since(now))
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Pace, Instant) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut TokenBucket, Instant) -> T) -> T {
         act(&mut self.pace.lock().unwrap_or_else(PoisonError::into_inner), (self.clock)())
     }
 }
@@ -46,9 +46,9 @@ impl Pacing {
 /// the minute and still share claims.
 ///
 /// No minute sees more starts than the limit, wherever it begins: the bucket fills a little slower than the limit alone
-/// would ask for, by as much as it holds. Pure: the time is told, never read.
+/// would ask for, by as much as it holds. Pure: the time is an argument.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct TokenBucket {
     /// The most tokens in the bucket.
     most: u32,
     /// Time between two tokens.
@@ -57,7 +57,7 @@ pub(crate) struct Pace {
     full_at: Instant,
 }
 
-impl Pace {
+impl TokenBucket {
     /// At most `per_minute` starts in any minute; the bucket is full at first.
     pub(crate) fn new(per_minute: u32, now: Instant) -> Self {
         let per_minute = per_minute.max(1);
@@ -75,7 +75,7 @@ impl Pace {
         self.most.saturating_sub(u32::try_from(missing).unwrap_or(u32::MAX))
     }
 
-    /// One starts, whether it may or not.
+    /// Counts one start, even if none is available.
     pub(crate) fn take(&mut self, now: Instant) {
         self.full_at = self.full_at.max(now) + self.interval;
     }
@@ -101,7 +101,7 @@ mod tests {
     fn a_slow_queue_starts_one_job_at_a_time() {
         let begun = Instant::now();
         for (per_minute, between) in [(1, 60), (2, 30), (6, 10), (60, 1)] {
-            let mut pace = Pace::new(per_minute, begun);
+            let mut pace = TokenBucket::new(per_minute, begun);
             assert_eq!(pace.available(begun), 1, "{per_minute} a minute");
             pace.take(begun);
             assert_eq!(pace.available(begun), 0);
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn a_fast_queue_holds_a_second_of_starts_and_no_more() {
         let begun = Instant::now();
-        let mut pace = Pace::new(600, begun);
+        let mut pace = TokenBucket::new(600, begun);
         assert_eq!(pace.available(begun + secs(3_600)), 10);
         for left in (0..10).rev() {
             pace.take(begun);
@@ -127,16 +127,17 @@ mod tests {
     #[test]
     fn the_largest_limit_is_no_limit_that_anybody_would_notice() {
         let begun = Instant::now();
-        let mut pace = Pace::new(u32::MAX, begun);
+        let mut pace = TokenBucket::new(u32::MAX, begun);
         pace.take(begun);
         assert!(pace.available(begun) > 70_000_000);
         assert_eq!(pace.next(begun), begun);
     }
 
-    /// Starts whatever may start, at each of these instants.
+    /// Starts every job that may start, at each of these instants.
     fn starts(per_minute: u32, looks: &[Duration]) -> Vec<Duration> {
         let begun = Instant::now();
-        let (mut pace, mut elapsed, mut starts) = (Pace::new(per_minute, begun), Duration::ZERO, Vec::new());
+        let (mut pace, mut elapsed, mut starts) =
+            (TokenBucket::new(per_minute, begun), Duration::ZERO, Vec::new());
         for pause in looks {
             elapsed += *pause;
             for _ in 0..pace.available(begun + elapsed) {
@@ -163,7 +164,7 @@ mod tests {
         #[test]
         fn whoever_comes_as_soon_as_told_gets_nearly_the_whole_limit(per_minute in 1_u32..2_000) {
             let begun = Instant::now();
-            let (mut pace, mut now, mut starts) = (Pace::new(per_minute, begun), begun, 0);
+            let (mut pace, mut now, mut starts) = (TokenBucket::new(per_minute, begun), begun, 0);
             while now < begun + 10 * MINUTE {
                 now = pace.next(now);
                 prop_assert!(pace.available(now) >= 1, "nobody is told to come too soon");

@@ -1,17 +1,19 @@
-//! What ends lead to: edges are decided, children released or canceled, and so on; batches are counted and completed.
+//! The cascade of ended jobs: edges are decided, children released or canceled, and so on; batches are counted and
+//! completed.
 //!
-//! Breadth first, one level a round, so that the number of statements follows the depth and not the number of jobs.
+//! Breadth first, one level per round, so that the number of statements grows with the depth and not with the number of
+//! jobs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ratchet_api::{BatchId, BatchProgress, Edge, EdgeState, JobId, JobStatus, StoreResult, Timestamp};
 
-use crate::store::batch::{HeldBatch, hold_batches, update_batches};
-use crate::store::hold::{hold, ids_of};
+use crate::store::batch::{LockedBatch, lock_batches, update_batches};
+use crate::store::lock_rows::{ids_of, lock_rows};
 use crate::store::row::{self, Cells, read_all, read_readable};
 use crate::store::session::Session;
 
-/// What one cause led to.
+/// The consequences of one cause.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LedTo {
     pub(crate) released: Vec<JobId>,
@@ -25,12 +27,12 @@ pub(crate) struct Decision {
     pub(crate) parent: JobId,
     pub(crate) child: JobId,
     pub(crate) state: EdgeState,
-    /// The place of the outcome (or control) that decides it.
+    /// The position of the outcome (or control) that decides it.
     pub(crate) cause: usize,
 }
 
-/// Follows the ends of one call.
-pub(crate) struct Follow {
+/// The cascade of one call.
+pub(crate) struct Cascade {
     now: Timestamp,
     led_to: Vec<LedTo>,
     counts: BTreeMap<BatchId, Count>,
@@ -43,11 +45,11 @@ struct Count {
     failed: u64,
     ran_ms: i64,
     last_cause: usize,
-    /// Causes that are told where the batch stands.
+    /// The causes whose result contains the progress of the batch.
     askers: Vec<usize>,
 }
 
-/// Why jobs that wait are canceled.
+/// The reason why waiting jobs are canceled.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Calling<'a> {
     pub(crate) reason: Option<&'a str>,
@@ -56,13 +58,13 @@ pub(crate) struct Calling<'a> {
     pub(crate) superseded_by: Option<JobId>,
 }
 
-impl Follow {
-    /// For a call with this many causes.
+impl Cascade {
+    /// Begins the cascade of a call with this many causes.
     pub(crate) fn new(now: Timestamp, causes: usize) -> Self {
         Self { now, led_to: vec![LedTo::default(); causes], counts: BTreeMap::new() }
     }
 
-    /// A job of this batch has ended by its own outcome, which is told where the batch stands.
+    /// Counts a job of this batch that ended by its own outcome, whose result will contain the progress of the batch.
     pub(crate) fn count_outcome(&mut self, cause: usize, batch: BatchId, status: JobStatus, ran_ms: i64) {
         let count = self.count(cause, batch, status);
         count.ran_ms = count.ran_ms.saturating_add(ran_ms);
@@ -79,7 +81,8 @@ impl Follow {
         count
     }
 
-    /// Decides the edges of ended jobs: some as told, and what is still open then by its parent's status.
+    /// Decides the edges of ended jobs: those in `told` as it says, and all others that are still open by their
+    /// parent's status.
     pub(crate) async fn decide_open(
         &mut self,
         session: &mut Session<'_>,
@@ -117,7 +120,7 @@ impl Follow {
         Ok(())
     }
 
-    /// Lowers the counters of children; answers those that can no longer get what they need.
+    /// Lowers the counters of children; returns the children that can no longer be released.
     async fn settle_children(
         &mut self,
         session: &mut Session<'_>,
@@ -148,7 +151,7 @@ impl Follow {
         Ok(hopeless)
     }
 
-    /// Ends held jobs that wait as CANCELED. Their edges are for the caller.
+    /// Ends locked jobs that wait as CANCELED. The caller decides their edges.
     pub(crate) async fn end_waiting(
         &mut self,
         session: &mut Session<'_>,
@@ -179,13 +182,13 @@ impl Follow {
         Ok(())
     }
 
-    /// Counts ended children, each batch once, and completes batches. Answers what each cause led to.
+    /// Counts ended children, each batch once, and completes batches. Returns the consequences of each cause.
     pub(crate) async fn finish(mut self, session: &mut Session<'_>) -> StoreResult<Vec<LedTo>> {
         if self.counts.is_empty() {
             return Ok(self.led_to);
         }
         let ids: Vec<BatchId> = self.counts.keys().copied().collect();
-        let mut batches = hold_batches(session, &ids).await?;
+        let mut batches = lock_batches(session, &ids).await?;
         let mut completed = Vec::new();
         for batch in &mut batches {
             let Some(count) = self.counts.get(&batch.id) else { continue };
@@ -204,11 +207,11 @@ impl Follow {
         Ok(self.led_to)
     }
 
-    /// Writes batches that were changed by hand, and releases the parents of those that are complete now.
+    /// Writes a locked batch that the caller changed, and releases its parent if the batch is complete now.
     pub(crate) async fn update_batch(
         &mut self,
         session: &mut Session<'_>,
-        mut batch: HeldBatch,
+        mut batch: LockedBatch,
     ) -> StoreResult<()> {
         let completed = batch.complete(self.now);
         update_batches(session, std::slice::from_ref(&batch)).await?;
@@ -227,7 +230,7 @@ impl Follow {
             return Ok(());
         }
         let parents: Vec<JobId> = completed.iter().map(|(batch, _)| batch.parent()).collect();
-        hold(session, &parents).await?;
+        lock_rows(session, &parents).await?;
         let changes: Vec<Change> = completed
             .iter()
             .map(|(batch, cause)| Change { child: batch.parent(), decided: 1, satisfied: 1, cause: *cause })
@@ -242,7 +245,7 @@ impl Follow {
     }
 }
 
-/// How much less a child waits for.
+/// The change of a child's counters.
 struct Change {
     child: JobId,
     decided: i64,
@@ -288,7 +291,7 @@ async fn apply_changes(
     Ok(read_all(session.op(), &rows, read)?.into_iter().collect())
 }
 
-/// Decides open edges; answers those decisions that counted, in their order.
+/// Decides open edges; returns the decisions that took effect, in their order.
 async fn decide_edges(session: &mut Session<'_>, decisions: &[Decision]) -> StoreResult<Vec<Decision>> {
     let mut seen = HashSet::new();
     let first: Vec<Decision> =
@@ -304,7 +307,7 @@ async fn decide_edges(session: &mut Session<'_>, decisions: &[Decision]) -> Stor
     Ok(places.into_iter().filter_map(|place| first.get(place as usize - 1).copied()).collect())
 }
 
-/// A canceled job refuses every edge that leads from it.
+/// The refusals that canceled jobs cause: each job refuses every open edge that leads from it.
 async fn refusals(session: &mut Session<'_>, canceled: &[(JobId, usize)]) -> StoreResult<Vec<Decision>> {
     if canceled.is_empty() {
         return Ok(Vec::new());

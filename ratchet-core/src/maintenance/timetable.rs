@@ -1,17 +1,17 @@
-//! When to look, and when to rest. Pure.
+//! When to check for due maintenance, and how long to rest between parts. Pure.
 
 use std::time::Duration;
 
 use ratchet_api::Timestamp;
 
-/// The most that chance adds to a time, so that nodes do not all come at once.
+/// The most jitter that is added to a time, so that nodes do not all check at once.
 const SPREAD: Duration = Duration::from_secs(60);
 
 /// The longest rest between two parts.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// How long to wait before the next look: until it is due, but not for longer than a lock lasts, since its holder may have
-/// died, or nobody may have been there when it was due.
+/// The wait before the next check: until the task is due, but not longer than a lock lasts, since its holder may have
+/// died, or no node may have run when it was due.
 pub(super) fn wait(now: Timestamp, due: Option<Timestamp>, lock_ttl: Duration, chance: f64) -> Duration {
     let again = lock_ttl.mul_f64(0.5 + chance / 2.0);
     let until_due = |due: Timestamp| {
@@ -21,7 +21,7 @@ pub(super) fn wait(now: Timestamp, due: Option<Timestamp>, lock_ttl: Duration, c
     due.map_or(again, |due| until_due(due).min(again))
 }
 
-/// How long to rest after a part that took so long: at least half of the database's time is for the jobs.
+/// The rest after a part that took `took`: at least half of the database's time is for the jobs.
 pub(super) fn rest(took: Duration) -> Duration {
     took.min(LONGEST_REST)
 }

@@ -1,31 +1,34 @@
-//! Outcomes out and jobs in: by one call to the store where they meet, which is one transaction and one wait for the disk.
+//! Records outcomes and claims jobs, in one store call where both wait: one transaction and one wait for the disk.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use ratchet_api::store::{ClaimRequest, JobStore};
 use ratchet_api::{JobClaim, Outcome, Owner, StoreError, StoreErrorKind, StoreResult, Verdict};
 
 use crate::cluster::lease::Lease;
 use crate::coalesce::Coalescer;
+use crate::coordinator::slots::Slots;
+use crate::drain::Draining;
 
 /// The most items in one call.
-const MOST: usize = 1_000;
+const MAX_BATCH: usize = 1_000;
 
-/// The most calls at once. More buy nothing on any database that was measured.
+/// The most calls at once. More gain nothing on any database that was measured.
 const LANES: usize = 2;
 
-/// So many outcomes that fail one by one, none of them for its content, tell that it is not the outcomes' fault.
+/// The number of outcomes that must fail one by one, none of them for its content, to show that it is not their fault.
 const ENOUGH_PROBES: u32 = 2;
 
-/// Puts outcomes together, and claims with them.
+/// The way of outcomes and claims to the store, which batches them.
 #[derive(Clone)]
-pub(crate) struct Exchange {
+pub(crate) struct CommitClaim {
     calls: Coalescer<Item, Answer>,
     recorded: Arc<AtomicU64>,
 }
 
-/// What calls are made with.
+/// The parts that a call needs.
 #[derive(Clone)]
 struct Line {
     store: Arc<dyn JobStore>,
@@ -35,15 +38,39 @@ struct Line {
 
 enum Item {
     Outcome(Box<Offer>),
-    /// What is wanted by the time of the call.
-    Claim(Box<dyn FnOnce() -> ClaimRequest + Send>),
+    Claim(Box<ClaimTerms>),
 }
 
 /// An outcome on its way to the store.
 pub(crate) struct Offer {
     pub(crate) outcome: Outcome,
-    /// It failed by itself before: nobody else is to wait for it.
+    /// Whether it is sent alone, because it failed by itself before: no other outcome waits for it.
     pub(crate) alone: bool,
+}
+
+/// The terms of a claim. The request is made of them at the time of the call, so that slots that become free while other
+/// calls are under way are asked for too.
+pub(crate) struct ClaimTerms {
+    pub(crate) slots: Slots,
+    pub(crate) draining: Draining,
+    pub(crate) batch_size: usize,
+    /// The number of the queue that is served first.
+    pub(crate) first: usize,
+    pub(crate) boost_interval: Option<Duration>,
+}
+
+impl ClaimTerms {
+    /// The request for as many jobs as there is room for. A node that stops asks for none, or it would claim again the
+    /// jobs that it hands back by the same call.
+    fn request(&self, owner: &Owner) -> ClaimRequest {
+        let room = match self.draining.has_begun() {
+            true => Vec::new(),
+            false => self.slots.room(self.batch_size, self.first),
+        };
+        let mut request = ClaimRequest::of_queues(owner.clone(), room);
+        request.boost_interval = self.boost_interval;
+        request
+    }
 }
 
 enum Answer {
@@ -51,12 +78,12 @@ enum Answer {
     Claims(ClaimRequest, StoreResult<Vec<JobClaim>>),
 }
 
-impl Exchange {
+impl CommitClaim {
     pub(crate) fn new(store: &Arc<dyn JobStore>, lease: &Arc<Lease>) -> Self {
         let recorded = Arc::<AtomicU64>::default();
         let line =
             Line { store: Arc::clone(store), lease: Arc::clone(lease), recorded: Arc::clone(&recorded) };
-        Self { calls: Coalescer::new(MOST, LANES, line, exchange), recorded }
+        Self { calls: Coalescer::new(MAX_BATCH, LANES, line, exchange), recorded }
     }
 
     /// How many outcomes the store has taken so far.
@@ -67,7 +94,7 @@ impl Exchange {
     /// Records an outcome.
     ///
     /// # Errors
-    /// If the store fails. It may be recorded all the same; sent again it does no harm.
+    /// If the store fails. The outcome may be recorded nevertheless; sending it again does no harm.
     pub(crate) async fn commit(&self, offer: Offer) -> StoreResult<Verdict> {
         match self.calls.send(Item::Outcome(Box::new(offer))).await? {
             Answer::Verdict(verdict) => verdict,
@@ -75,17 +102,13 @@ impl Exchange {
         }
     }
 
-    /// Claims what `wanted` asks for when the call is made: what becomes free while other calls are under way is asked for
-    /// too. Answers also what that was.
+    /// Claims jobs. Also returns the request.
     ///
     /// # Errors
-    /// If the store fails. Jobs may be claimed all the same.
-    pub(crate) async fn claim(
-        &self,
-        wanted: impl FnOnce() -> ClaimRequest + Send + 'static,
-    ) -> StoreResult<(ClaimRequest, Vec<JobClaim>)> {
-        // Slots may be idle.
-        match self.calls.send_urgent(Item::Claim(Box::new(wanted))).await? {
+    /// If the store fails. Jobs may be claimed nevertheless.
+    pub(crate) async fn claim(&self, terms: ClaimTerms) -> StoreResult<(ClaimRequest, Vec<JobClaim>)> {
+        // Urgent: slots may be idle.
+        match self.calls.send_urgent(Item::Claim(Box::new(terms))).await? {
             Answer::Claims(request, claims) => Ok((request, claims?)),
             Answer::Verdict(_) => Err(unanswered("claim")),
         }
@@ -97,7 +120,8 @@ fn unanswered(op: &'static str) -> StoreError {
 }
 
 async fn exchange(line: Line, items: Vec<Item>) -> StoreResult<Vec<Answer>> {
-    // Here, and not only where it is sent from: it may have waited for other calls, or the whole process for its turn.
+    // Checked here, and not only by the sender: the item may have waited for other calls, or the process may have been
+    // frozen.
     if !line.lease.holds() {
         return Err(StoreError::new(StoreErrorKind::Other, "commit", "the lease of this node is lost"));
     }
@@ -114,8 +138,8 @@ async fn exchange(line: Line, items: Vec<Item>) -> StoreResult<Vec<Answer>> {
                 outcomes.push(offer.outcome);
                 source
             }
-            Item::Claim(wanted) => {
-                let request = wanted();
+            Item::Claim(terms) => {
+                let request = terms.request(line.owner());
                 requests.push(request.clone());
                 Source::Claim(request)
             }
@@ -144,11 +168,11 @@ enum Source {
     Claim(ClaimRequest),
 }
 
-/// What became of each outcome.
+/// The answer to each outcome.
 type Verdicts = Vec<StoreResult<Verdict>>;
 
 impl Line {
-    /// One call, if it can be.
+    /// Records outcomes and claims jobs, by one call if possible.
     async fn call(
         &self,
         outcomes: &[Outcome],
@@ -165,16 +189,16 @@ impl Line {
             Err(error) if error.is_transient() => {
                 (vec![Err(error.clone()); outcomes.len()], Some(Err(error)))
             }
-            // Whose fault it is cannot be told, and an outcome must not be given up for the sake of a claim.
+            // Either may be at fault, and an outcome must not be given up for the sake of a claim.
             Err(_) => (self.commit(outcomes).await, Some(self.store.claim(request).await)),
         }
     }
 
-    /// Records outcomes. A refused batch is split until whatever is at fault stands alone, so that its neighbours are
+    /// Records outcomes. A refused batch is split until the outcome at fault stands alone, so that its neighbours are
     /// recorded.
     async fn commit(&self, outcomes: &[Outcome]) -> Verdicts {
         let mut verdicts = Vec::with_capacity(outcomes.len());
-        // The next one last.
+        // A stack: the next part is last.
         let mut parts = vec![outcomes];
         let (mut recorded, mut failed) = (false, 0);
         while let Some(part) = parts.pop().filter(|part| !part.is_empty()) {
@@ -216,24 +240,26 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use async_trait::async_trait;
+    use ratchet_api::options::QueueOptions;
     use ratchet_api::store::{CancelVerdict, JobClaimStore, JobTerminalStore, Target};
-    use ratchet_api::{End, Fence, JobId, Sanitized};
+    use ratchet_api::{End, Fence, JobId, QueueName, Sanitized};
     use ratchet_store_memory::MemoryStore;
     use tokio::sync::Semaphore;
 
     use super::*;
+    use crate::coordinator::rate_limit::RateClock;
+    use crate::drain::{Drain, Readiness};
 
-    /// Notes the calls, each of which needs a permit, and answers them with nothing much.
+    /// A store that records its calls, each of which needs a permit, and gives trivial answers.
     struct Noting {
         inner: MemoryStore,
         calls: Mutex<Vec<String>>,
         gate: Semaphore,
-        /// How calls fail that commit and claim.
+        /// The failure of calls that commit and claim.
         both_fail: Option<StoreErrorKind>,
-        /// How a call fails with an outcome of this job, or of any if there is none.
+        /// The failure of calls with an outcome of this job, or with any outcome if it is `None`.
         commit_fails: Mutex<Option<(Option<JobId>, StoreErrorKind)>>,
     }
 
@@ -309,11 +335,24 @@ mod tests {
         Outcome::new(JobId::generate(), Fence::FIRST, End::Succeeded { result: None })
     }
 
+    /// The slots of the default queue.
+    fn slots(count: u32) -> Slots {
+        let options = QueueOptions { slots: count, ..QueueOptions::default() };
+        let clock: RateClock = Arc::new(tokio::time::Instant::now);
+        Slots::new([(QueueName::default(), options)], 0.0, &clock)
+    }
+
+    fn terms(slots: &Slots, drain: &Drain) -> ClaimTerms {
+        let (slots, draining) = (slots.clone(), drain.watch());
+        ClaimTerms { slots, draining, batch_size: 100, first: 0, boost_interval: None }
+    }
+
     fn offer() -> Offer {
         Offer { outcome: outcome(), alone: false }
     }
 
-    /// Eight outcomes in one call, of which the sixth, or all, fail like this. Answers also what was recorded.
+    /// Eight outcomes in one call, of which the sixth, or all, fail like this. Also returns the calls and how many were
+    /// recorded.
     async fn eight(kind: StoreErrorKind, all: bool) -> (Vec<bool>, Vec<String>, u64) {
         let store = Noting::new(100, None);
         let exchange = exchange(&store);
@@ -356,20 +395,22 @@ mod tests {
         assert_eq!(*store.calls.lock().unwrap(), ["commit 2", "commit 1"]);
     }
 
-    fn exchange(store: &Arc<Noting>) -> Exchange {
+    fn exchange(store: &Arc<Noting>) -> CommitClaim {
         exchange_under(store, Lease::endless(owner()))
     }
 
-    fn exchange_under(store: &Arc<Noting>, lease: Lease) -> Exchange {
+    fn exchange_under(store: &Arc<Noting>, lease: Lease) -> CommitClaim {
         let store: Arc<dyn JobStore> = Arc::clone(store) as _;
-        Exchange::new(&store, &Arc::new(lease))
+        CommitClaim::new(&store, &Arc::new(lease))
     }
 
     #[tokio::test]
     async fn outcomes_and_a_claim_that_wait_together_share_a_call_which_asks_for_what_is_free_by_then() {
         let store = Noting::new(0, None);
-        let (exchange, free) = (exchange(&store), Arc::new(AtomicUsize::new(1)));
-        let commit = |exchange: &Exchange| {
+        let (exchange, drain) = (exchange(&store), Drain::default());
+        let slots = slots(7);
+        let mut tickets: Vec<_> = (0..6).filter_map(|_| slots.take(&QueueName::default())).collect();
+        let commit = |exchange: &CommitClaim| {
             tokio::spawn({
                 let exchange = exchange.clone();
                 async move { exchange.commit(offer()).await }
@@ -382,13 +423,13 @@ mod tests {
         }
         let late = [commit(&exchange), commit(&exchange)];
         let claim = tokio::spawn({
-            let (exchange, free) = (exchange.clone(), Arc::clone(&free));
-            async move { exchange.claim(move || ClaimRequest::new(owner(), free.load(Ordering::SeqCst))).await }
+            let (exchange, terms) = (exchange.clone(), terms(&slots, &drain));
+            async move { exchange.claim(terms).await }
         });
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
-        free.store(7, Ordering::SeqCst);
+        tickets.clear();
         store.gate.add_permits(LANES + 1);
         for early in early {
             assert_eq!(early.await.unwrap().unwrap(), Verdict::AlreadyRecorded);
@@ -403,7 +444,7 @@ mod tests {
     /// An outcome and a claim in one call.
     async fn both(store: &Arc<Noting>) -> (StoreResult<Verdict>, StoreResult<(ClaimRequest, Vec<JobClaim>)>) {
         let exchange = exchange(store);
-        tokio::join!(exchange.commit(offer()), exchange.claim(|| ClaimRequest::new(owner(), 1)))
+        tokio::join!(exchange.commit(offer()), exchange.claim(terms(&slots(1), &Drain::default())))
     }
 
     #[tokio::test]
@@ -426,10 +467,22 @@ mod tests {
     #[tokio::test]
     async fn whoever_has_no_room_claims_nothing() {
         let store = Noting::new(0, None);
-        let nothing = || ClaimRequest::of_queues(owner(), Vec::new());
-        let (_, claims) = exchange(&store).claim(nothing).await.unwrap();
+        let slots = slots(1);
+        let _ticket = slots.take(&QueueName::default());
+        let (_, claims) = exchange(&store).claim(terms(&slots, &Drain::default())).await.unwrap();
         assert!(claims.is_empty() && store.calls.lock().unwrap().is_empty());
     }
+
+    #[tokio::test]
+    async fn a_node_that_begins_to_stop_while_its_claim_waits_asks_for_nothing() {
+        let (store, drain) = (Noting::new(0, None), Drain::default());
+        let terms = terms(&slots(5), &drain);
+        drain.advance(Readiness::Draining);
+        let (request, claims) = exchange(&store).claim(terms).await.unwrap();
+        assert!(request.queues.is_empty() && claims.is_empty());
+        assert!(store.calls.lock().unwrap().is_empty());
+    }
+
     #[tokio::test]
     async fn whoever_has_lost_its_lease_sends_nothing() {
         let store = Noting::new(10, None);
@@ -438,7 +491,7 @@ mod tests {
         let exchange = exchange_under(&store, lease);
         let error = exchange.commit(offer()).await.unwrap_err();
         assert!(!error.is_transient(), "there is no use in trying again");
-        assert!(exchange.claim(|| ClaimRequest::new(owner(), 1)).await.is_err());
+        assert!(exchange.claim(terms(&slots(1), &Drain::default())).await.is_err());
         assert!(store.calls.lock().unwrap().is_empty());
     }
 }

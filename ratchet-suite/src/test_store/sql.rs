@@ -14,14 +14,14 @@ use ratchet_store_sqlite::{Durability, SqliteOptions, SqliteStore};
 use sqlx::{Connection as _, PgConnection};
 use tempfile::TempDir;
 
-use super::Place;
+use super::TestStore;
 
-/// In a file of SQLite.
-pub fn sqlite() -> BoxFuture<'static, Box<dyn Place>> {
-    Box::pin(async { Box::new(File::default()) as Box<dyn Place> })
+/// Makes an empty SQLite file.
+pub fn sqlite() -> BoxFuture<'static, Box<dyn TestStore>> {
+    Box::pin(async { Box::new(File::default()) as Box<dyn TestStore> })
 }
 
-/// A file of SQLite that is nobody else's.
+/// A SQLite file in a folder of its own.
 pub struct File(TempDir);
 
 impl Default for File {
@@ -37,7 +37,7 @@ impl File {
 }
 
 #[async_trait]
-impl Place for File {
+impl TestStore for File {
     async fn connect_at(&self, clock: StoreClock) -> Arc<dyn JobStore> {
         let mut options = SqliteOptions::default();
         options.clock = clock;
@@ -47,12 +47,12 @@ impl Place for File {
     }
 }
 
-/// In a schema of the PostgreSQL for tests.
-pub fn postgres() -> BoxFuture<'static, Box<dyn Place>> {
-    Box::pin(async { Box::new(Schema::migrated().await) as Box<dyn Place> })
+/// Makes an empty schema on the PostgreSQL test server.
+pub fn postgres() -> BoxFuture<'static, Box<dyn TestStore>> {
+    Box::pin(async { Box::new(Schema::migrated().await) as Box<dyn TestStore> })
 }
 
-/// A schema of PostgreSQL that is nobody else's.
+/// A schema of PostgreSQL with a name of its own.
 pub struct Schema(pub Namespace);
 
 impl Default for Schema {
@@ -63,7 +63,7 @@ impl Default for Schema {
 }
 
 impl Schema {
-    /// One that has its tables.
+    /// Creates one that has its tables.
     pub async fn migrated() -> Self {
         let schema = Self::default();
         let migrator = PostgresStore::migrator(&postgres_url(), schema.0.clone()).expect("the URL is right");
@@ -72,13 +72,13 @@ impl Schema {
     }
 }
 
-/// The URL of the PostgreSQL for tests.
+/// Returns the URL of the PostgreSQL test server.
 pub fn postgres_url() -> String {
     ratchet_servers::url(Server::Postgres).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[async_trait]
-impl Place for Schema {
+impl TestStore for Schema {
     async fn connect_at(&self, clock: StoreClock) -> Arc<dyn JobStore> {
         let mut options = PostgresOptions::default();
         options.clock = clock;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ratchet_api::options::NodeOptions;
 
-/// The most of an interval that chance takes off, so that nodes which started together do not beat together.
+/// The largest share of an interval that jitter takes off, so that nodes which started together do not beat together.
 const SPREAD: f64 = 0.1;
 
 /// The time until the next beat. Load makes it shorter, down to a second, and nothing makes it longer than the options
@@ -23,15 +23,15 @@ pub(crate) fn interval(options: &NodeOptions, load: f64, failed: bool, chance: f
 }
 
 /// The longest time between two beats that is no gap: the longest that proves the death of a node with the same lease, so
-/// that beats which a busy database answers late still do. Whoever wants to know whether somebody with a shorter lease is
-/// dead beats as often as that takes.
+/// that beats which a busy database answers late still do. To prove the death of a node with a shorter lease, this node
+/// beats as often as that takes.
 pub(crate) fn gap(options: &NodeOptions, wanted: Option<Duration>) -> Duration {
     let usual = (options.lease / 2).max(options.beat * 2);
     wanted.map_or(usual, |wanted| wanted.min(usual))
 }
 
-/// How long to wait after a beat that took so long. Beats that the database answers slowly come as often as others, or
-/// each would count as late, and none would prove a death.
+/// The pause after a beat that took `took`. Beats that the database answers slowly come as often as others, or each
+/// would count as late, and none would prove a death.
 pub(crate) fn rest(interval: Duration, took: Duration) -> Duration {
     interval.saturating_sub(took).max(interval / 4)
 }
