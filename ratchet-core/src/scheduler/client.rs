@@ -139,7 +139,7 @@ impl Client {
         Ok(job)
     }
 
-    /// The stored form of a call, as the [`JobInvocationResolver`] makes it.
+    /// The stored form of a call, as the [`JobInvocationResolver`](crate::spi::JobInvocationResolver) makes it.
     ///
     /// # Errors
     /// A name that no store takes, or an argument without a JSON form.

@@ -31,7 +31,7 @@ impl MongoStore {
                 tracing::warn!(op, ended, "abandoned transactions aborted: idle for too long");
             }
             Err(error) => {
-                tracing::debug!(op, %error, "abandoned transactions not searched for: the query failed")
+                tracing::debug!(op, %error, "abandoned transactions not searched for: the query failed");
             }
         }
     }

@@ -116,7 +116,7 @@ fn of_item(name: &str, page: &str, html: &str) -> String {
         let headers = |begin, end| between(section, begin, end).map(plain);
         match section.split('"').next() {
             Some("implementations") => {
-                headers("<h4 class=\"code-header\">", "</h4>").for_each(|method| line(1, &method))
+                headers("<h4 class=\"code-header\">", "</h4>").for_each(|method| line(1, &method));
             }
             Some("trait-implementations") => traits.extend(headers("<h3 class=\"code-header\">", "</h3>")),
             _ => {}
