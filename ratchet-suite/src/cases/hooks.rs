@@ -78,11 +78,13 @@ async fn a_start_that_nobody_waits_for_leaves_no_node(fx: Fixture) {
     let (hook, client) = (Hangs::default(), fx.client().await);
     let builder = Ratchet::builder_shared(fx.store().await);
     let builder = echo(builder).allow(["test."]).hook(hook.clone());
+    let mut start = Box::pin(builder.start());
     tokio::select! {
-        _ = builder.start() => panic!("its hook does not end"),
+        _ = &mut start => panic!("its hook does not end"),
         () = hook.0.notified() => {}
     }
     assert_eq!(client.store().nodes().await.expect("read").len(), 1, "it works by then");
+    drop(start);
     while !client.store().nodes().await.expect("read").is_empty() {
         tokio::task::yield_now().await;
     }
