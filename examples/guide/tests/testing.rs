@@ -33,7 +33,7 @@ impl Mailer {
     }
 }
 
-/// Submits a welcome mail. Such code takes a `&Client`; `&Scheduler` and `&TestKit` dereference to one.
+/// Submits a welcome mail. Such code takes a `&Client`: `scheduler.client()`, or `kit.client()` in a test.
 async fn sign_up(jobs: &Client, user: &str) -> Result<JobHandle<()>, SubmitError> {
     jobs.enqueue(Mailer::job().welcome(user.to_owned()))
         .idempotency_key(format!("welcome {user}"))

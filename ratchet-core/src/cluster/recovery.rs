@@ -123,7 +123,14 @@ async fn take_over(
         let count = taken.len();
         if count > 0 {
             engine.node.plugs.metrics.tell(|sink| sink.recovered(count));
-            tracing::warn!(node = %engine.owner, %dead, count, "jobs of a dead node are taken over");
+            match lives_on {
+                true => {
+                    tracing::info!(node = %engine.owner, before = %dead, count, "this node takes its own jobs back")
+                }
+                false => {
+                    tracing::warn!(node = %engine.owner, %dead, count, "jobs of a dead node are taken over")
+                }
+            }
             // This does not matter for a node that held no jobs.
             if first && !lives_on {
                 blameless = stopping.get_or_init(|| stopping_nodes(engine)).await.contains(dead);

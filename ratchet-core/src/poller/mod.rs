@@ -86,7 +86,10 @@ impl Poller {
     /// Claims as many jobs as there is room for. Returns how long to wait if there are no more.
     async fn look(&mut self) -> Duration {
         let claimed = self.claim().await;
-        self.outage.note(&claimed);
+        // A claim that ends with the lease is no failure of the store.
+        if claimed.is_ok() || self.engine.lease.holds() {
+            self.outage.note(&claimed);
+        }
         self.engine.node.claimed(claimed.is_err());
         match claimed {
             Ok((asked, claims)) => {

@@ -55,6 +55,8 @@ impl Lifecycle {
         let maintenance = tokio::spawn(maintenance::run(Arc::clone(&node), lease.clone()));
         let lifecycle = Self { node: Arc::clone(&node), hooks, lives, maintenance };
         node.drain.advance(Readiness::Ready);
+        let (store, slots) = (node.store.name(), node.slots.total());
+        tracing::info!(node = %lease.borrow().owner(), store, slots, methods = node.registry.names().len(), "node started");
         if raised {
             node.client().wake_up(JobPriority::Normal);
         }
@@ -101,6 +103,7 @@ impl Lifecycle {
         }
         node.events.heard(closing_time).await;
         node.drain.advance(Readiness::Stopped);
+        tracing::info!(node = node.label, "node stopped");
         unless_hurried(&node, hooks.after_stop(hook_time)).await;
     }
 }
@@ -138,7 +141,8 @@ impl Life {
             () = engine.node.drain.hurry.cancelled() => {}
             () = sleep_until(deadline - grace.min(limit)) => {}
         }
-        tracing::info!("jobs still run; their bodies are told to stop");
+        let (node, jobs) = (&engine.owner, engine.node.running.all().len());
+        tracing::info!(%node, jobs, "jobs still run; their bodies are told to stop");
         engine.node.drain.closing.cancel();
         engine.node.running.stop_all();
         tokio::select! {
@@ -147,7 +151,8 @@ impl Life {
             () = engine.node.drain.hurry.cancelled() => {}
             () = sleep_until(deadline) => {}
         }
-        tracing::warn!(?limit, "jobs still run; they are given up and handed back");
+        let jobs = engine.node.running.all().len();
+        tracing::warn!(%node, jobs, ?limit, "jobs still run; they are given up and handed back");
         engine.node.abort.cancel();
         if timeout(closing_time, quiet).await.is_err() {
             tracing::error!("some bodies do not end; their jobs are recovered after the lease");

@@ -222,7 +222,7 @@ impl Scheduler {
         tokio::select! {
             () = self.stopped.cancelled() => {}
             output = &mut server => served = Some(output),
-            () = signals.next() => tracing::info!("shutdown requested; waiting for running jobs"),
+            () = signals.next() => tracing::info!(node = %self.owner(), "shutdown requested; waiting for running jobs"),
         }
         let served = async {
             match served {
@@ -233,7 +233,7 @@ impl Scheduler {
         tokio::select! {
             (output, ()) = async { tokio::join!(served, self.stop()) } => Ok(Some(output)),
             () = signals.next() => {
-                tracing::warn!("shutdown requested again; running jobs are given up");
+                tracing::warn!(node = %self.owner(), "shutdown requested again; running jobs are given up");
                 self.stop_now().await;
                 Ok(None)
             }

@@ -1,7 +1,6 @@
 //! Announces recorded outcomes: log lines and alerts, events, wakeups.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use ratchet_api::{
     Alerted, HandBackReason, Job, JobClaim, JobEventKind, JobId, JobStatus, LogLevel, NewDlqAlert,
     NewLogLine, OneLine, ParkedOn, Recorded, Timestamp, Verdict,
 };
-use tracing::field::display;
+use tracing::field::{DisplayValue, display};
 
 use crate::engine::Engine;
 use crate::outcome::{About, Conclusion};
@@ -35,13 +34,9 @@ impl HandedBack {
     }
 }
 
-/// The call of a job; blank if the job could not be read.
-struct CallName<'a>(Option<&'a Job>);
-
-impl fmt::Display for CallName<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |job| OneLine(&job.spec.payload.call_name()).fmt(f))
-    }
+/// The call of a job; `None` if the job was not loaded.
+fn method(job: Option<&Job>) -> Option<DisplayValue<String>> {
+    job.map(|job| display(OneLine(&job.spec.payload.call_name()).to_string()))
 }
 
 /// Logs a recorded outcome, and stores the alert of a dead letter. A success and a cancellation are not logged.
@@ -56,7 +51,7 @@ pub(crate) async fn announce(engine: &Engine, about: About<'_>, conclusion: &Con
         Conclusion::HandBack { reason, .. } => handed_back(engine, about, *reason, next_due).await,
         Conclusion::Crashed { error } => {
             let crashes = about.claim.crash_count + 1;
-            tracing::warn!(crashes, error = %error.message, "job requeued: its owner is gone");
+            tracing::warn!(method = method(about.job), crashes, error = %error.message, "job requeued: its owner is gone");
         }
         Conclusion::Dead { .. } if matches!(verdict, Verdict::Recorded(_)) => {
             dead_letter(engine, about, conclusion).await;
@@ -73,7 +68,7 @@ pub(crate) async fn announce(engine: &Engine, about: About<'_>, conclusion: &Con
 fn retried(about: About<'_>, conclusion: &Conclusion, next_due: Option<Timestamp>) {
     let Conclusion::Retry { error, .. } = conclusion else { return };
     tracing::warn!(
-        method = %CallName(about.job),
+        method = method(about.job),
         attempt = about.claim.attempts + 1,
         max_attempts = about.job.map(|job| job.spec.max_retries.saturating_add(1)),
         class = %error.class,
@@ -85,10 +80,10 @@ fn retried(about: About<'_>, conclusion: &Conclusion, next_due: Option<Timestamp
 
 /// Logs a job that goes back with no attempt consumed: as info the first time on this node, as debug after that.
 async fn handed_back(engine: &Engine, about: About<'_>, reason: HandBackReason, next_due: Option<Timestamp>) {
-    let (method, next_due) = (CallName(about.job), next_due.map(display));
+    let (method, next_due) = (method(about.job), next_due.map(display));
     match reason {
         _ if engine.node.handed_back.is_first(about.claim.id) => {
-            tracing::info!(%method, ?reason, next_due, "job handed back");
+            tracing::info!(method, ?reason, next_due, "job handed back");
             if reason == HandBackReason::BreakerOpen {
                 // In the job's own log, too: nothing else in the store tells why it waits.
                 let (job, fence, level) = (about.claim.id, about.claim.fence, LogLevel::Info);
@@ -96,7 +91,7 @@ async fn handed_back(engine: &Engine, about: About<'_>, reason: HandBackReason, 
                 engine.node.journal.append(vec![NewLogLine { job, fence, level, message }]).await;
             }
         }
-        _ => tracing::debug!(%method, ?reason, next_due, "job handed back again"),
+        _ => tracing::debug!(method, ?reason, next_due, "job handed back again"),
     }
 }
 
@@ -110,14 +105,14 @@ async fn dead_letter(engine: &Engine, about: About<'_>, conclusion: &Conclusion)
         window: engine.node.options.retry.alert_window,
     };
     let alerted = engine.node.store.record_alerts(&[alert]).await.map(|alerted| alerted.first().copied());
-    let (method, class, error) = (CallName(about.job), &error.class, &error.message);
+    let (method, class, error) = (method(about.job), &error.class, &error.message);
     match alerted {
         Ok(Some(Alerted { notify: false, count, .. })) => {
-            tracing::warn!(%method, ?reason, %class, %error, count, "dead letter like others of late");
+            tracing::warn!(method, ?reason, %class, %error, count, "dead letter like others of late");
         }
-        Ok(_) => tracing::error!(%method, ?reason, %class, %error, "dead letter"),
+        Ok(_) => tracing::error!(method, ?reason, %class, %error, "dead letter"),
         Err(trouble) => {
-            tracing::error!(%method, ?reason, %class, %error, "dead letter");
+            tracing::error!(method, ?reason, %class, %error, "dead letter");
             tracing::warn!(%trouble, "the alert is not stored");
         }
     }

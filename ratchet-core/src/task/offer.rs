@@ -118,7 +118,9 @@ impl Recording<'_> {
                 Err(error) => error,
             };
             if !engine.lease.holds() {
-                tracing::warn!("the lease of this node is lost; the outcome of the job is not written");
+                tracing::warn!(
+                    "the lease of this node is lost; the outcome of the job is not written, and it runs again"
+                );
                 return None;
             }
             let trouble = trouble.get_or_insert_with(|| {

@@ -109,7 +109,18 @@ fn of_item(name: &str, page: &str, html: &str) -> String {
         return text;
     }
     for declaration in between(html, "<pre class=\"rust item-decl\"><code>", "</code></pre>") {
-        line(1, &plain(declaration));
+        // Long declarations are folded, behind a line that says how much.
+        let (folded, open) = ("<summary class=\"hideme\">", "</summary>");
+        let shown: String = declaration
+            .split(folded)
+            .enumerate()
+            .map(
+                |(place, part)| {
+                    if place == 0 { part } else { part.split_once(open).map_or(part, |(_, code)| code) }
+                },
+            )
+            .collect();
+        line(1, &plain(&shown));
     }
     let mut traits = Vec::new();
     for section in html.split("<h2 id=\"").skip(1) {

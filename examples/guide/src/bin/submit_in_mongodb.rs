@@ -25,9 +25,11 @@ async fn order(
     paid: bool,
 ) -> anyhow::Result<JobHandle<String>> {
     let orders = database.database("shop").collection("orders");
-    let order = async |session: &mut ClientSession| {
-        orders.insert_one(doc! { "item": item }).session(&mut *session).await?;
-        let receipt = jobs.enqueue(Mailer::job().receipt(item.to_owned()));
+    // It owns what it uses, or the future could not be sent to another thread, as a web server or a job needs it.
+    let (jobs, item) = (jobs.clone(), item.to_owned());
+    let order = async move |session: &mut ClientSession| {
+        orders.insert_one(doc! { "item": &item }).session(&mut *session).await?;
+        let receipt = jobs.enqueue(Mailer::job().receipt(item.clone()));
         let receipt = receipt.submit_in(&mut *session).await.map_err(driver_error)?;
         if !paid {
             session.abort_transaction().await?;
@@ -51,7 +53,8 @@ async fn main() -> anyhow::Result<()> {
 
     let bought = order(&database, scheduler.client(), "lamp", true).await?;
     println!("{}", bought.result().await?);
-    let left = order(&database, scheduler.client(), "chair", false).await?;
+    let (database, jobs) = (database.clone(), scheduler.client().clone());
+    let left = tokio::spawn(async move { order(&database, &jobs, "chair", false).await }).await??;
     println!("aborted, the job exists: {}", left.job().await?.is_some());
 
     scheduler.stop().await;
