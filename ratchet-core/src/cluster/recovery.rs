@@ -125,10 +125,10 @@ async fn take_over(
             engine.node.plugs.metrics.tell(|sink| sink.recovered(count));
             match lives_on {
                 true => {
-                    tracing::info!(node = %engine.owner, before = %dead, count, "this node takes its own jobs back")
+                    tracing::info!(node = %engine.owner, before = %dead, count, "this node takes its own jobs back");
                 }
                 false => {
-                    tracing::warn!(node = %engine.owner, %dead, count, "jobs of a dead node are taken over")
+                    tracing::warn!(node = %engine.owner, %dead, count, "jobs of a dead node are taken over");
                 }
             }
             // This does not matter for a node that held no jobs.

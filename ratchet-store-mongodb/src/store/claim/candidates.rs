@@ -110,7 +110,12 @@ fn candidates(
         // An expired job may be read twice, also as parked: the expired entry sorts first and is kept.
         rest.sort();
         rest.dedup_by_key(|(candidate, _)| candidate.id);
-        rest.sort_by_key(|(candidate, _)| (candidate.rank, !share.has(candidate.id)));
+        // Where its own share is used up, a node goes on with the last jobs of another one, whose node takes the first.
+        rest.sort_by(|(one, _), (other, _)| {
+            let (near, far) = (share.distance(one.id), share.distance(other.id));
+            let in_share = if near == 0 { one.cmp(other) } else { other.cmp(one) };
+            one.rank.cmp(&other.rank).then(near.cmp(&far)).then(in_share)
+        });
         rest.into_iter()
     };
     best.into_iter().map(|(queue, rest)| (queue, sorted(rest))).collect()

@@ -65,10 +65,11 @@ pub(super) struct Share {
 impl Share {
     pub(super) const EVERYTHING: Self = Self { nodes: 1, place: 0 };
 
-    /// Whether the job falls to this share. Ids end in random bytes.
-    pub(super) fn has(self, job: JobId) -> bool {
+    /// How far the job's share is from this one: 0 if it falls to this share. Ids end in random bytes.
+    pub(super) fn distance(self, job: JobId) -> usize {
         let bytes = job.as_uuid().into_bytes();
-        usize::from(u16::from_be_bytes([bytes[14], bytes[15]])) % self.nodes == self.place
+        let share = usize::from(u16::from_be_bytes([bytes[14], bytes[15]])) % self.nodes;
+        (share + self.nodes - self.place) % self.nodes
     }
 }
 
@@ -113,9 +114,11 @@ mod tests {
         let nodes: Vec<String> = owners.iter().map(ToString::to_string).collect();
         let shares: Vec<Share> = owners.iter().map(|owner| contention.share(nodes.clone(), owner)).collect();
         for job in std::iter::repeat_with(JobId::generate).take(100) {
-            assert_eq!(shares.iter().filter(|share| share.has(job)).count(), 1);
+            let mut distances: Vec<_> = shares.iter().map(|share| share.distance(job)).collect();
+            distances.sort_unstable();
+            assert_eq!(distances, [0, 1, 2], "each node prefers another share after its own");
         }
         let stranger = contention.share(nodes, &Owner::incarnate("d"));
-        assert!(stranger.has(JobId::generate()));
+        assert_eq!(stranger.distance(JobId::generate()), 0);
     }
 }
