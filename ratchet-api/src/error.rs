@@ -195,7 +195,7 @@ pub enum SubmitError {
         key: String,
         /// The job that has it.
         holder: JobId,
-        /// What that job calls, as `target.method`.
+        /// The call of that job, as `target.method`.
         method: String,
     },
     /// The job itself is not acceptable.

@@ -48,6 +48,8 @@ pub(crate) struct Plugs {
     pub(crate) principal: Option<Arc<dyn CallerPrincipalResolver>>,
     pub(crate) trace: Option<Arc<dyn TraceParentResolver>>,
     pub(crate) metrics: Metrics,
+    /// The listeners, and the events on their way to them.
+    pub(crate) events: Events,
 }
 
 /// The replaceable parts of a process that runs jobs.
@@ -70,7 +72,6 @@ pub(crate) struct Node {
     pub(crate) registry: Arc<Registry>,
     pub(crate) plugs: Arc<Plugs>,
     pub(crate) execution: ExecutionPlugs,
-    pub(crate) events: Events,
     pub(crate) slots: Slots,
     pub(crate) drain: Drain,
     /// Notified when there may be work.
@@ -122,7 +123,6 @@ impl Node {
         registry: Registry,
         plugs: Arc<Plugs>,
         execution: ExecutionPlugs,
-        events: Events,
         slots: Slots,
     ) -> Self {
         Self {
@@ -145,7 +145,6 @@ impl Node {
             registry: Arc::new(registry),
             plugs,
             execution,
-            events,
             slots,
         }
     }
@@ -308,7 +307,7 @@ impl Engine {
             node: Some(self.owner.clone()),
             at: Timestamp::node_now(),
         };
-        self.node.events.publish(&self.node.plugs.metrics, || JobEvent::new(header(), kind));
+        self.node.plugs.events.publish(&self.node.plugs.metrics, || JobEvent::new(header(), kind));
     }
 }
 

@@ -393,7 +393,6 @@ impl SchedulerBuilder {
             store: plugs.metrics.measured(self.store),
             options: self.options,
             plugs,
-            events: self.events,
             registry: Arc::new(self.registry),
             stop: Arc::new(|_| false),
             bell: Arc::default(),
@@ -413,6 +412,7 @@ impl SchedulerBuilder {
             principal: self.principal.clone(),
             trace: self.trace.clone(),
             metrics: self.metrics.clone(),
+            events: self.events.clone(),
         })
     }
 

@@ -18,7 +18,6 @@ use super::enqueue::Enqueue;
 use crate::coalesce::Coalescer;
 use crate::defaults::DefaultNodeIdentity;
 use crate::engine::{Node, Plugs};
-use crate::events::Events;
 use crate::handle::Origin;
 use crate::maintenance::Maintenance;
 use crate::notifier::Notifier;
@@ -46,7 +45,6 @@ pub(crate) struct Parts {
     pub(crate) store: Arc<dyn JobStore>,
     pub(crate) options: RatchetOptions,
     pub(crate) plugs: Arc<Plugs>,
-    pub(crate) events: Events,
     /// The methods of this process, whose aliases tell which names mean the same.
     pub(crate) registry: Arc<Registry>,
     /// Stops the body of a job if it runs in this process, and returns whether it does.
@@ -76,7 +74,6 @@ impl Client {
             store: Arc::clone(&node.store),
             options: node.options.clone(),
             plugs: Arc::clone(&node.plugs),
-            events: node.events.clone(),
             registry: Arc::clone(&node.registry),
             stop: Arc::new(move |job: JobId| running.stop(job)),
             bell: Arc::clone(&node.bell),
@@ -398,8 +395,8 @@ impl Client {
             node: job.picked_by.clone(),
             at: Timestamp::node_now(),
         };
-        let Parts { events, plugs, .. } = &self.0.parts;
-        events.publish(&plugs.metrics, || JobEvent::new(header(), kind(&job)));
+        let Plugs { events, metrics, .. } = &*self.0.parts.plugs;
+        events.publish(metrics, || JobEvent::new(header(), kind(&job)));
     }
 }
 

@@ -101,7 +101,7 @@ impl Lifecycle {
                 tracing::warn!("the store does not answer; the node's row stays until its lease ends");
             }
         }
-        node.events.heard(closing_time).await;
+        node.plugs.events.heard(closing_time).await;
         node.drain.advance(Readiness::Stopped);
         tracing::info!(node = node.label, "node stopped");
         unless_hurried(&node, hooks.after_stop(hook_time)).await;

@@ -150,12 +150,12 @@ impl Scheduler {
     /// Adds a listener that receives every event from now on, on a thread of its own. One that is too slow misses
     /// events; one that panics receives the next.
     pub fn add_listener(&self, listener: Arc<dyn JobEventListener>) {
-        self.node.events.add(listener);
+        self.node.plugs.events.add(listener);
     }
 
     /// Removes a listener, which receives no events from now on; `false` if it was not there.
     pub fn remove_listener(&self, listener: &Arc<dyn JobEventListener>) -> bool {
-        self.node.events.remove(listener)
+        self.node.plugs.events.remove(listener)
     }
 
     /// Takes no new jobs from now on. Running jobs go on, and the node lives until [`stop`](Self::stop).
@@ -281,7 +281,7 @@ fn node(mut builder: SchedulerBuilder) -> Result<Node, StartError> {
         startup: builder.startup,
         retry: builder.retry,
     };
-    let SchedulerBuilder { store, options, registry, events, .. } = builder;
+    let SchedulerBuilder { store, options, registry, .. } = builder;
     let store = plugs.metrics.measured(store);
-    Ok(Node::new(store, label, options, registry, plugs, execution, events, slots))
+    Ok(Node::new(store, label, options, registry, plugs, execution, slots))
 }

@@ -88,7 +88,7 @@ impl Stepper {
             let others = self.others().await?;
             let claims = self.claim(&others).await?;
             if claims.is_empty() {
-                self.engine.node.events.heard(HEARD).await;
+                self.engine.node.plugs.events.heard(HEARD).await;
                 return Ok(attempts);
             }
             let (corrupt, claims): (Vec<_>, Vec<_>) =

@@ -14,7 +14,7 @@ use crate::{ConnectError, Dialect, TextError};
 pub enum MigrateError {
     /// The database is in a state that the migrator does not touch.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] MigrationRefusal),
     /// Another process is migrating the same namespace.
     #[error(
         "another migration held the lock for {} s; wait for it to end and run this one again, or allow a longer wait",
@@ -116,7 +116,7 @@ impl MigrateError {
 /// A state of the database that no run of the migrator leads to, so nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum MigrationRefusal {
     /// Tables exist, but no version is recorded for them.
     #[error(
         "the tables {} exist, but no version is recorded; if they were installed by hand, record their version with \
@@ -236,14 +236,23 @@ mod tests {
     fn every_refusal_says_what_to_do() {
         let version = Version(2);
         for (refusal, advice) in [
-            (Refusal::Untracked { tables: vec!["a".into(), "b".into()] }, "a, b exist"),
-            (Refusal::Newer { version: "007".into(), newest: Some(version) }, "use the newer program"),
-            (Refusal::Unknown { version: "x".into() }, "use the program that made it"),
-            (Refusal::Changed { version, recorded: "a".into(), now: "b".into() }, "restore its text"),
-            (Refusal::NoChecksum { version, expected: "abc".into() }, "set the checksum of its row to abc"),
-            (Refusal::OutOfOrder { version, newest: Version(3) }, "a number above 003"),
-            (Refusal::ChangedMidway { version, statements: 4 }, "restore their text"),
-            (Refusal::Tracked { version: "001".into() }, "nothing to adopt"),
+            (MigrationRefusal::Untracked { tables: vec!["a".into(), "b".into()] }, "a, b exist"),
+            (
+                MigrationRefusal::Newer { version: "007".into(), newest: Some(version) },
+                "use the newer program",
+            ),
+            (MigrationRefusal::Unknown { version: "x".into() }, "use the program that made it"),
+            (
+                MigrationRefusal::Changed { version, recorded: "a".into(), now: "b".into() },
+                "restore its text",
+            ),
+            (
+                MigrationRefusal::NoChecksum { version, expected: "abc".into() },
+                "set the checksum of its row to abc",
+            ),
+            (MigrationRefusal::OutOfOrder { version, newest: Version(3) }, "a number above 003"),
+            (MigrationRefusal::ChangedMidway { version, statements: 4 }, "restore their text"),
+            (MigrationRefusal::Tracked { version: "001".into() }, "nothing to adopt"),
         ] {
             assert!(refusal.to_string().contains(advice), "{refusal}");
             let error = StoreError::from(MigrateError::from(refusal));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ratchet_api::Timestamp;
 
 use super::script::checksum;
-use super::{Refusal, Script, Scripts, Version};
+use super::{MigrationRefusal, Script, Scripts, Version};
 
 /// A row of `ratchet_schema_version`.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ pub(crate) fn pending<'s>(
     scripts: &'s Scripts,
     made: &BTreeSet<String>,
     survey: &Survey,
-) -> Result<Vec<&'s Script>, Refusal> {
+) -> Result<Vec<&'s Script>, MigrationRefusal> {
     for row in &survey.recorded {
         check(scripts, row)?;
     }
@@ -72,7 +72,7 @@ pub(crate) fn pending<'s>(
     let pending: Vec<&Script> = scripts.iter().filter(|script| !applied.contains(&script.version)).collect();
     match (applied.last(), pending.first()) {
         (Some(newest), Some(first)) if first.version < *newest => {
-            return Err(Refusal::OutOfOrder { version: first.version, newest: *newest });
+            return Err(MigrationRefusal::OutOfOrder { version: first.version, newest: *newest });
         }
         (None, _) if survey.midway.is_none() => refuse_untracked(made, survey)?,
         _ => {}
@@ -87,32 +87,32 @@ pub(crate) fn pending<'s>(
 }
 
 /// Refuses tables of ours without a recorded version: it is unknown what made them.
-fn refuse_untracked(made: &BTreeSet<String>, survey: &Survey) -> Result<(), Refusal> {
+fn refuse_untracked(made: &BTreeSet<String>, survey: &Survey) -> Result<(), MigrationRefusal> {
     let tables: Vec<String> = made.iter().filter(|name| survey.has_table(name)).cloned().collect();
-    if tables.is_empty() { Ok(()) } else { Err(Refusal::Untracked { tables }) }
+    if tables.is_empty() { Ok(()) } else { Err(MigrationRefusal::Untracked { tables }) }
 }
 
-fn check(scripts: &Scripts, row: &Recorded) -> Result<(), Refusal> {
+fn check(scripts: &Scripts, row: &Recorded) -> Result<(), MigrationRefusal> {
     let Some(script) = row.number().and_then(|version| scripts.get(version)) else {
         return Err(unknown(scripts, &row.version));
     };
     let (version, now) = (script.version, script.checksum());
     match row.checksum.as_deref().map(str::trim) {
-        None | Some("") => Err(Refusal::NoChecksum { version, expected: now }),
+        None | Some("") => Err(MigrationRefusal::NoChecksum { version, expected: now }),
         Some(recorded) if recorded != now => {
-            Err(Refusal::Changed { version, recorded: recorded.to_owned(), now })
+            Err(MigrationRefusal::Changed { version, recorded: recorded.to_owned(), now })
         }
         Some(_) => Ok(()),
     }
 }
 
-fn unknown(scripts: &Scripts, version: &str) -> Refusal {
+fn unknown(scripts: &Scripts, version: &str) -> MigrationRefusal {
     let newest = scripts.newest();
     match version.parse::<Version>() {
         Ok(number) if newest.is_none_or(|newest| number > newest) => {
-            Refusal::Newer { version: version.to_owned(), newest }
+            MigrationRefusal::Newer { version: version.to_owned(), newest }
         }
-        _ => Refusal::Unknown { version: version.to_owned() },
+        _ => MigrationRefusal::Unknown { version: version.to_owned() },
     }
 }
 
@@ -121,11 +121,11 @@ pub(crate) fn resume(
     script: &Script,
     statements: &[&str],
     midway: Option<&Midway>,
-) -> Result<usize, Refusal> {
+) -> Result<usize, MigrationRefusal> {
     let Some(midway) = midway else { return Ok(0) };
     match statements.get(..midway.done) {
         Some(done) if checksum(done) == midway.checksum => Ok(midway.done),
-        _ => Err(Refusal::ChangedMidway { version: script.version, statements: midway.done }),
+        _ => Err(MigrationRefusal::ChangedMidway { version: script.version, statements: midway.done }),
     }
 }
 
@@ -156,7 +156,7 @@ mod tests {
         ["scheduler_job".to_owned(), "idx".to_owned()].into()
     }
 
-    fn judge(versions: &[u32], survey: &Survey) -> Result<Vec<u32>, Refusal> {
+    fn judge(versions: &[u32], survey: &Survey) -> Result<Vec<u32>, MigrationRefusal> {
         let scripts = scripts(versions);
         pending(&scripts, &made(), survey).map(|list| list.iter().map(|script| script.version.0).collect())
     }
@@ -180,13 +180,19 @@ mod tests {
         let expected = scripts(&[1]).iter().next().unwrap().checksum();
         let newest = Some(Version(2));
         for (rows, refusal) in [
-            (vec![good("001"), good("003")], Refusal::Newer { version: "003".into(), newest }),
-            (vec![good("000")], Refusal::Unknown { version: "000".into() }),
-            (vec![good("1.1")], Refusal::Unknown { version: "1.1".into() }),
-            (vec![row("001", None)], Refusal::NoChecksum { version, expected: expected.clone() }),
-            (vec![row("001", Some(" "))], Refusal::NoChecksum { version, expected: expected.clone() }),
-            (vec![row("001", Some("x"))], Refusal::Changed { version, recorded: "x".into(), now: expected }),
-            (vec![good("002")], Refusal::OutOfOrder { version, newest: Version(2) }),
+            (vec![good("001"), good("003")], MigrationRefusal::Newer { version: "003".into(), newest }),
+            (vec![good("000")], MigrationRefusal::Unknown { version: "000".into() }),
+            (vec![good("1.1")], MigrationRefusal::Unknown { version: "1.1".into() }),
+            (vec![row("001", None)], MigrationRefusal::NoChecksum { version, expected: expected.clone() }),
+            (
+                vec![row("001", Some(" "))],
+                MigrationRefusal::NoChecksum { version, expected: expected.clone() },
+            ),
+            (
+                vec![row("001", Some("x"))],
+                MigrationRefusal::Changed { version, recorded: "x".into(), now: expected },
+            ),
+            (vec![good("002")], MigrationRefusal::OutOfOrder { version, newest: Version(2) }),
         ] {
             assert_eq!(judge(&[1, 2], &recorded(rows)), Err(refusal));
         }
@@ -197,7 +203,7 @@ mod tests {
         let with = |names: &[&str], folds_case| {
             Survey::new(names.iter().map(|name| (*name).to_owned()).collect(), folds_case)
         };
-        let refusal = Refusal::Untracked { tables: vec!["scheduler_job".into()] };
+        let refusal = MigrationRefusal::Untracked { tables: vec!["scheduler_job".into()] };
         assert_eq!(judge(&[1], &with(&["scheduler_job", "users"], false)), Err(refusal.clone()));
         assert_eq!(judge(&[1], &with(&["SCHEDULER_JOB"], true)), Err(refusal));
         assert_eq!(judge(&[1], &with(&["SCHEDULER_JOB"], false)), Ok(vec![1]));
@@ -216,9 +222,9 @@ mod tests {
             ..recorded(Vec::new())
         };
         assert_eq!(judge(&[1, 2], &midway("001")), Ok(vec![1, 2]));
-        let newer = Refusal::Newer { version: "003".into(), newest: Some(Version(2)) };
+        let newer = MigrationRefusal::Newer { version: "003".into(), newest: Some(Version(2)) };
         assert_eq!(judge(&[1, 2], &midway("003")), Err(newer));
-        assert_eq!(judge(&[1, 2], &midway("002")), Err(Refusal::Unknown { version: "002".into() }));
+        assert_eq!(judge(&[1, 2], &midway("002")), Err(MigrationRefusal::Unknown { version: "002".into() }));
     }
 
     #[test]
@@ -228,7 +234,7 @@ mod tests {
         let midway =
             Midway { version: "001".into(), done: 2, in_flight: false, checksum: checksum(&["a", "b"]) };
         let go_on = |statements: &[&str]| resume(script, statements, Some(&midway));
-        let changed = Refusal::ChangedMidway { version: Version(1), statements: 2 };
+        let changed = MigrationRefusal::ChangedMidway { version: Version(1), statements: 2 };
         assert_eq!(resume(script, &["a"], None), Ok(0));
         assert_eq!(go_on(&["a", "b", "mended"]), Ok(2));
         assert_eq!(go_on(&["a", "x", "c"]), Err(changed.clone()));

@@ -17,7 +17,7 @@
 //! statement again and accepts "exists already" and "is gone already" as success. The table of notes is dropped with
 //! the last script.
 //!
-//! It changes only states that it knows; every [`Refusal`] says what to do. `docs/migrations.md` is the guide.
+//! It changes only states that it knows; every [`MigrationRefusal`] says what to do. `docs/migrations.md` is the guide.
 
 mod by_hand;
 mod error;
@@ -40,7 +40,7 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-pub use error::{MigrateError, Refusal};
+pub use error::{MigrateError, MigrationRefusal};
 use ratchet_api::spi::{HookError, SchedulerLifecycleHook};
 use ratchet_api::{StoreError, StoreErrorKind, StoreResult};
 pub use script::{InvalidVersion, Script, ScriptError, Scripts, Version};
@@ -249,10 +249,10 @@ impl SchemaMigrator {
     /// hand and have no version yet. The shape of the tables is not checked.
     ///
     /// # Errors
-    /// [`Refusal::Tracked`] if any version is recorded, [`Refusal::Unknown`] if there is no such script.
+    /// [`MigrationRefusal::Tracked`] if any version is recorded, [`MigrationRefusal::Unknown`] if there is no such script.
     pub async fn adopt(&self, through: Version) -> Result<(), MigrateError> {
         if self.scripts.get(through).is_none() {
-            return Err(Refusal::Unknown { version: through.to_string() }.into());
+            return Err(MigrationRefusal::Unknown { version: through.to_string() }.into());
         }
         let mut session = self.database.open(&self.namespace, self.limits).await?;
         let adopted = self.record_through(session.as_mut(), through).await;
@@ -265,7 +265,7 @@ impl SchemaMigrator {
         let before = survey(session).await?;
         let recorded = before.recorded.first().map(|row| &row.version);
         if let Some(version) = recorded.or_else(|| before.midway.as_ref().map(|midway| &midway.version)) {
-            return Err(Refusal::Tracked { version: version.clone() }.into());
+            return Err(MigrationRefusal::Tracked { version: version.clone() }.into());
         }
         let recording = async {
             session.prepare(&before).await?;
@@ -354,7 +354,7 @@ impl SchemaMigrator {
     }
 
     /// The pending scripts, or the reason why the database is refused.
-    fn pending(&self, survey: &Survey) -> Result<Result<Vec<&Script>, Refusal>, MigrateError> {
+    fn pending(&self, survey: &Survey) -> Result<Result<Vec<&Script>, MigrationRefusal>, MigrateError> {
         Ok(history::pending(&self.scripts, &self.tables()?, survey))
     }
 

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::history::Survey;
 use super::script::checksum;
-use super::{MigrateError, Refusal, Script, Unusable};
+use super::{MigrateError, MigrationRefusal, Script, Unusable};
 use crate::{Dialect, Namespace, Statement, TextError};
 
 /// A connection of its own for one migration. Dropping it releases the lock and rolls back uncommitted changes.
@@ -49,7 +49,7 @@ pub(super) trait Session: Send {
 #[derive(Debug)]
 pub(super) enum Trouble {
     Text(TextError),
-    Refused(Refusal),
+    Refused(MigrationRefusal),
     Server { statement: Option<usize>, source: sqlx::Error },
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use ratchet_api::Timestamp;
 
 use super::history::{Recorded, Survey};
-use super::{Refusal, Scripts, Version};
+use super::{MigrationRefusal, Scripts, Version};
 
 /// A schema compared with the scripts that a program knows.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ pub struct Status {
     /// Every script and every recorded version, in order.
     pub entries: Vec<Entry>,
     /// The reason why a migration would be refused.
-    pub refusal: Option<Refusal>,
+    pub refusal: Option<MigrationRefusal>,
 }
 
 /// A script or a recorded version.
@@ -42,7 +42,7 @@ pub enum State {
 }
 
 impl Status {
-    pub(super) fn new(scripts: &Scripts, survey: &Survey, refusal: Option<Refusal>) -> Self {
+    pub(super) fn new(scripts: &Scripts, survey: &Survey, refusal: Option<MigrationRefusal>) -> Self {
         let is_known = |row: &Recorded| row.number().is_some_and(|version| scripts.get(version).is_some());
         let recorded = survey.recorded.iter().map(|row| Entry {
             version: row.version.clone(),

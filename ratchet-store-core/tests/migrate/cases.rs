@@ -3,7 +3,7 @@
 use std::error::Error as _;
 
 use ratchet_store_core::migrate::{
-    MigrateError, MigrationProgress, Refusal, Scripts, State, Unusable, Version,
+    MigrateError, MigrationProgress, MigrationRefusal, Scripts, State, Unusable, Version,
 };
 use ratchet_store_core::{Namespace, SchemaMigrator};
 
@@ -65,7 +65,7 @@ pub(crate) fn versions(numbers: &[u32]) -> Vec<Version> {
 /// Ignores the progress.
 pub(crate) fn quietly(_: MigrationProgress<'_>) {}
 
-fn refusal(result: Result<Vec<Version>, MigrateError>) -> Refusal {
+fn refusal(result: Result<Vec<Version>, MigrateError>) -> MigrationRefusal {
     match result {
         Err(MigrateError::Refused(refusal)) => refusal,
         other => panic!("not refused: {other:?}"),
@@ -147,7 +147,7 @@ async fn a_changed_script_is_refused(place: TestDatabase) {
     let changed = place.migrator(&[("V001__first.sql", "CREATE TABLE ratchet.first (z int)"), SECOND]);
 
     let refused = refusal(changed.migrate(quietly).await);
-    assert!(matches!(&refused, Refusal::Changed { version: Version(1), .. }), "{refused}");
+    assert!(matches!(&refused, MigrationRefusal::Changed { version: Version(1), .. }), "{refused}");
     assert_eq!(changed.status().await.unwrap().refusal, Some(refused));
     assert_eq!(place.connect().await.rows(SECOND_ROWS).await, None, "something was applied all the same");
 }
@@ -157,7 +157,7 @@ async fn a_newer_database_is_refused(place: TestDatabase) {
     let older = place.migrator(&[FIRST]);
 
     let refused = refusal(older.migrate(quietly).await);
-    assert_eq!(refused, Refusal::Newer { version: "002".into(), newest: Some(Version(1)) });
+    assert_eq!(refused, MigrationRefusal::Newer { version: "002".into(), newest: Some(Version(1)) });
     let status = older.status().await.unwrap();
     assert!(matches!(status.entries[1].state, State::Unknown(_)), "{status}");
     assert!(!status.is_current());
@@ -168,7 +168,7 @@ async fn a_record_without_a_checksum_is_refused(place: TestDatabase) {
     place.connect().await.run("UPDATE ratchet.ratchet_schema_version SET checksum = ''").await;
 
     let refused = refusal(place.migrator(&[FIRST, SECOND]).migrate(quietly).await);
-    assert!(matches!(refused, Refusal::NoChecksum { version: Version(1), .. }), "{refused}");
+    assert!(matches!(refused, MigrationRefusal::NoChecksum { version: Version(1), .. }), "{refused}");
 }
 
 async fn tables_without_a_version_are_refused_until_they_are_adopted(place: TestDatabase) {
@@ -178,16 +178,19 @@ async fn tables_without_a_version_are_refused_until_they_are_adopted(place: Test
     client.run("DROP TABLE ratchet.second").await;
     client.run("DELETE FROM ratchet.ratchet_schema_version").await;
 
-    assert_eq!(refusal(migrator.migrate(quietly).await), Refusal::Untracked { tables: vec!["first".into()] });
+    assert_eq!(
+        refusal(migrator.migrate(quietly).await),
+        MigrationRefusal::Untracked { tables: vec!["first".into()] }
+    );
     migrator.adopt(Version(1)).await.unwrap();
     assert_eq!(client.rows(PROGRESS).await, None);
     assert_eq!(migrator.migrate(quietly).await.unwrap(), versions(&[2]));
 
     assert_eq!(client.rows(FIRST_ROWS).await, Some(1), "the adopted script was run again");
     let again = migrator.adopt(Version(1)).await;
-    assert!(matches!(again, Err(MigrateError::Refused(Refusal::Tracked { .. }))), "{again:?}");
+    assert!(matches!(again, Err(MigrateError::Refused(MigrationRefusal::Tracked { .. }))), "{again:?}");
     let unknown = migrator.adopt(Version(9)).await;
-    assert!(matches!(unknown, Err(MigrateError::Refused(Refusal::Unknown { .. }))), "{unknown:?}");
+    assert!(matches!(unknown, Err(MigrateError::Refused(MigrationRefusal::Unknown { .. }))), "{unknown:?}");
 }
 
 async fn tables_of_others_are_none_of_our_business(place: TestDatabase) {
@@ -240,7 +243,7 @@ async fn a_script_that_was_changed_where_it_is_applied_is_refused(place: TestDat
 
     let other = place.migrator(&[FIRST, ("V002__second.sql", "CREATE TABLE ratchet.other (x int)")]);
     let refused = refusal(other.migrate(quietly).await);
-    assert_eq!(refused, Refusal::ChangedMidway { version: Version(2), statements: 1 });
+    assert_eq!(refused, MigrationRefusal::ChangedMidway { version: Version(2), statements: 1 });
     assert_eq!(place.connect().await.rows("SELECT count(*) FROM ratchet.other").await, None);
 }
 
