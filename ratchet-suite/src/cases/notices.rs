@@ -21,6 +21,7 @@ crate::cases! {
     many_cancels_on_another_node_reach_their_bodies;
     a_cancel_on_the_same_node_tells_no_other;
     a_node_that_runs_nothing_does_not_beat_for_a_cancel;
+    a_freed_permit_is_told_to_other_nodes;
 }
 
 #[derive(Clone, Default)]
@@ -105,6 +106,28 @@ async fn while_a_notice_is_in_flight_what_comes_forms_the_next(fx: Fixture) {
     assert_eq!(slow.told(3).await[2..], [Some(JobPriority::Lowest)], "there was no other");
     slow.passes.add_permits(1);
     node.stop().await;
+}
+
+async fn a_freed_permit_is_told_to_other_nodes(fx: Fixture) {
+    let (slow, worker) = (Slow::new(), Worker::default());
+    slow.passes.add_permits(100);
+    let (line, service) = (slow.clone(), worker.clone());
+    let node = fx
+        .node(|builder| builder.register(service).resource("printer", 1).cluster(line).configure(patient))
+        .await;
+    let job = node.enqueue(Worker::job().wait()).resource("printer").priority(JobPriority::High);
+    let job = job.submit().await.expect("stored");
+    worker.entered.notified().await;
+    let high = Some(JobPriority::High);
+    slow.told.subscribe().wait_for(|told| told.contains(&high)).await.expect("it is ours");
+    assert!(node.client().cancel(job.id(), "enough").await.expect("accepted"));
+    node.stop().await;
+    let told = slow.told(1).await;
+    assert_eq!(
+        told.iter().filter(|notice| **notice == high).count(),
+        2,
+        "when stored and when freed: {told:?}"
+    );
 }
 
 /// A coordinator that fails as often as it is told to.
