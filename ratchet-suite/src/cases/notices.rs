@@ -22,6 +22,7 @@ crate::cases! {
     a_cancel_on_the_same_node_tells_no_other;
     a_node_that_runs_nothing_does_not_beat_for_a_cancel;
     a_freed_permit_is_told_to_other_nodes;
+    a_stop_is_told_to_other_nodes;
 }
 
 #[derive(Clone, Default)]
@@ -128,6 +129,17 @@ async fn a_freed_permit_is_told_to_other_nodes(fx: Fixture) {
         2,
         "when stored and when freed: {told:?}"
     );
+}
+
+// shows: S62
+async fn a_stop_is_told_to_other_nodes(fx: Fixture) {
+    let slow = Slow::new();
+    slow.passes.add_permits(100);
+    let line = slow.clone();
+    let node = fx.node(|builder| builder.register(Worker::default()).cluster(line).configure(patient)).await;
+    assert_eq!(slow.told(0).await, [], "nothing has happened yet");
+    node.stop().await;
+    assert_eq!(slow.told(0).await, [Some(JobPriority::Normal)], "what it gave back is theirs");
 }
 
 /// A coordinator that fails as often as it is told to.
